@@ -219,7 +219,7 @@ def _question(typed: dict[str, Any], settings: "Settings | None", gpu: str | Non
 
     asked = under_words(typed, settings) if settings else typed
     layout, world = layout_of(_layout_words(asked), gpus if gpus > 1 or settings is None else settings.get("gpus") or gpus)
-    shaped = _shaped(asked, settings)
+    shaped = _shaped(asked, typed, settings)
     if shaped is None and "model" not in asked:
         raise no_model(settings)
     fields: dict[str, Any] = {name: asked[name] for name in (*_TEXTS, *_NUMBERS) if name in asked}
@@ -316,14 +316,16 @@ def _plain(text: str) -> Any:
         return text
 
 
-def _shaped(asked: Mapping[str, Any], settings: "Settings | None") -> "Model | None":
+def _shaped(asked: Mapping[str, Any], typed: Mapping[str, Any], settings: "Settings | None") -> "Model | None":
     numbers = {name: asked[name] for name in ShapeWords.__annotations__ if name in asked}
     if not numbers:
         return None
-    from vramcast.asking.training_files import shape_details
+    from vramcast.asking.training_files import no_model, shape_details
     from vramcast.training.shape import Shape, shape_model
 
     missing = [f"--{name}" for name in ("layers", "hidden", "heads") if name not in numbers]
+    if missing and settings is not None and not numbers.keys() & typed.keys():
+        raise no_model(settings)  # a width alone in a file is no model
     if missing:
         raise QuestionError(f"a model given by numbers needs {', '.join(missing)} too")
     details = shape_details(settings) if settings else {}

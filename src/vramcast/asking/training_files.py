@@ -25,6 +25,11 @@ def under_words(words: dict[str, Any], settings: Settings) -> dict[str, Any]:
             f"{settings.missing[0]} cannot be read: the configuration points to it; put it beside, give it with --from too, or "
             "say its stage with --zero N"
         )
+    if settings.holder and "method" not in words:
+        raise QuestionError(
+            f"{settings.holder} says what is trained, and is not at hand: put it beside, give it with --from too, or say "
+            f"--method full, lora or qlora{_told(settings)}"
+        )
     if "model" in words:
         quantised_by_name(settings, str(words["model"]))
     else:

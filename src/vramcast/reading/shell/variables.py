@@ -18,6 +18,7 @@ _LENGTH = re.compile(r"\$\{#(\w{1,60})(\[[@*]\])?\}|\$#")
 _SUM = re.compile(r"\$\(\(((?:[\d\s+*/%-]|\((?:[\d\s+*/%-]|\([\d\s+*/%-]*\))*\))+)\)\)")
 _INNER = re.compile(r"\$\(\(((?:[^()]|\((?:[^()]|\([^()]*\))*\)){1,200})\)\)")
 _OPEN = re.compile(r"\$\{([\w.]{1,80})\}")
+_UNTYPED = re.compile(r"\$\{\d\d?\}")  # a word that may be typed after the script's name
 
 
 def resolved(text: str, known: Mapping[str, str], *, deepest: int = 6) -> str:
@@ -116,6 +117,8 @@ def _value(found: re.Match[str], known: Mapping[str, str]) -> str:
     value = _held(found, name, known)
     if how == "+":
         return other if value else ""
+    if how in ("-", "=") and other and value and _UNTYPED.fullmatch(value):
+        return other  # X=$1, then ${X:-default}: nothing was typed
     if value:
         return _changed(value, found["change"] or "", found["by"] or "")
     if how in ("-", "="):

@@ -1,12 +1,14 @@
 """Which format a training file has, and the settings of one or several files read together."""
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vramcast.errors import QuestionError
-from vramcast.reading.beside import texts_beside
+from vramcast.reading.beside import path_from, texts_beside
 from vramcast.reading.training import markdown, objectives, shared
 from vramcast.reading.training.accelerate import without_launcher
 from vramcast.reading.training.formats import (
@@ -21,11 +23,12 @@ from vramcast.reading.training.formats import (
     sure_of,
 )
 from vramcast.reading.training.hydra import composed, interpolated
-from vramcast.reading.training.keys import OPEN, apply, flat, underscored
+from vramcast.reading.training.keys import OPEN, flat, underscored
 from vramcast.reading.training.mappings import SCRIPTS, contents, mapping_of, parsed
 from vramcast.reading.training.pins import note_names, note_pins
+from vramcast.reading.training.pointed import read_pointed, stage_by_name
 from vramcast.reading.training.settings import Settings
-from vramcast.reading.training.shell import Command, read_command
+from vramcast.reading.training.shell import Command, is_example, read_command
 from vramcast.untrusted import existing_path, parse_json, printable
 
 _ARGUMENTS = 3  # lines of a flag each: arguments held in a variable for another script
@@ -36,6 +39,8 @@ _LAUNCHERS = (
     "nproc_per_node", "nnodes", "node_rank", "master_*", "num_processes", "num_gpus", "num_machines", "config_file", "config",
     "main_process_port", "standalone", "rdzv_*",
 )  # fmt: skip
+_TOLD_BY_FILE = ("llama_factory", "axolotl")  # whose file says whether all weights are trained
+_COUNTS = ("nproc_per_node", "num_processes", "num_gpus")  # what a launcher is told of processes
 _LENGTHS = (
     "cutoff_len", "max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length", "model_max_length", "max_length",
     "sequence_len", "block_size", "max_len",
@@ -91,7 +96,7 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
     if "defaults" in mapping and path.suffix in (".yaml", ".yml"):
         mapping = composed(mapping, texts_beside(path.parent), settings)
     name = _apply(mapping, settings, where=path.name)
-    return [name, *_nested(settings, path.parent)]
+    return [name, *read_pointed(settings, path.parent)]
 
 
 def _from_program(text: str, settings: Settings, where: str, folder: Path | None = None) -> list[str]:
@@ -175,7 +180,7 @@ def _from_markdown(text: str, settings: Settings, path: Path, above: tuple[Path,
     if shown.program:
         return _from_program(shown.program, settings, path.name, path.parent)
     if shown.configuration:
-        return [_apply(shown.configuration, settings, where=path.name), *_nested(settings, path.parent)]
+        return [_apply(shown.configuration, settings, where=path.name), *read_pointed(settings, path.parent)]
     raise QuestionError(f"{path.name} has no fenced block that trains: give the command or the configuration itself")
 
 
@@ -195,7 +200,7 @@ def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...], *, wher
     with suppress(QuestionError):
         form = mapping_of(text, "")
     if form:
-        return [_apply(form, settings, where=where), *_nested(settings, Path())]
+        return [_apply(form, settings, where=where), *read_pointed(settings, Path())]
     return _from_command(read_command(text), settings, Path(where), (*above, Path("-")))
 
 
@@ -260,19 +265,11 @@ def _format_or(keys: dict[str, Any], where: str, otherwise: str) -> str:
 
 
 def _from_command(command: Command, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
-    """A script's flags, then the files that it names and that are at hand."""
-    formats = []
-    if command.flags or command.overrides:
-        given = flat(without_launcher(command.flags, settings, where=path.name)) | command.overrides
-        try:
-            name = command.program or _format_of_flags(given, path.name, command.scripts)
-        except QuestionError:
-            if not (formats := _from_script(command, settings, path)):
-                raise
-            name = "shared"
-        by_rules(name, _without_run_names(name, given, settings), settings, where=path.name, launch=_LAUNCHERS)
-        formats.append(name)
-    settings.put("gpus", command.gpus, f"{path.name}: the launcher")
+    """A script's flags, then the files that it names and that are at hand, then the program that it runs."""
+    at = partial(path_from, path.parent, inside=command.folders)
+    settings.folders = command.folders
+    formats = _from_flags(command, settings, path, at)
+    name = command.program or (formats[-1] if formats else "")
     if command.more:
         settings.unread.append(f"{command.more} more commands of the same program in {path.name} (paste the one that is meant)")
     if command.task in ("dpo", "kto", "orpo", "grpo", "reward", "sft"):
@@ -282,15 +279,44 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     if command.written:
         formats += _from_written(command, settings, path)
     for file in command.files:
-        found = existing_path(path.parent / file)
-        if found is not None and found.is_file():
+        if (found := at(file)) is not None:
             formats += _read(found, settings, above)
-        elif not (file.endswith((".yaml", ".yml", ".json")) and _by_name(settings, file)):
+        elif not (file.endswith((".yaml", ".yml", ".json")) and stage_by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
-    if not settings.get("model") or not settings.get("seq"):
-        formats += _from_script(command, settings, path)
+            if name in _TOLD_BY_FILE and not settings.get("method") and not settings.group("adapter"):
+                settings.holder = printable(file.rsplit("/", 1)[-1])[:80]
+    own = name in ("shared", "huggingface") and not is_example(command.scripts)
+    if own or not settings.get("model") or not settings.get("seq"):
+        formats += _from_script(command, settings, path, told=own)
+    if name == "shared" and settings.get("shape.layers") and not settings.get("model"):
+        from vramcast.reading.training.programs import own_precision
+
+        lies = next(filter(None, map(at, command.scripts)), None)
+        own_precision(settings, contents(lies) if lies else None, next(iter(command.scripts), "its program"))
     _told_by_program(command, settings, path.name)
-    return formats + _nested(settings, path.parent)
+    return formats + read_pointed(settings, path.parent)
+
+
+def _from_flags(command: Command, settings: Settings, path: Path, at: Callable[[str], Path | None]) -> list[str]:
+    """A command's flags and ``key=value`` words, and its launcher's cards; the format that they are of comes last.
+
+    Raises QuestionError for flags of no format, where neither the program nor a file that they name is at hand.
+    """
+    formats: list[str] = []
+    if command.flags.keys() & set(_COUNTS):
+        settings.put("gpus", command.gpus, f"{path.name}: the launcher")
+    if command.flags or command.overrides:
+        given = flat(without_launcher(command.flags, settings, where=path.name)) | command.overrides
+        try:
+            name = command.program or _format_of_flags(given, path.name, command.scripts)
+        except QuestionError:
+            if not (formats := _from_script(command, settings, path)) and not any(map(at, command.files)):
+                raise
+            name = "shared"
+        by_rules(name, _without_run_names(name, given, settings), settings, where=path.name, launch=_LAUNCHERS)
+        formats.append(name)
+    settings.put("gpus", command.gpus, f"{path.name}: the launcher")
+    return formats
 
 
 def _told_by_program(command: Command, settings: Settings, where: str) -> None:
@@ -303,21 +329,30 @@ def _told_by_program(command: Command, settings: Settings, where: str) -> None:
         for name in ("lora_target_modules", "target_modules")
         if command.flags.get(name) == "auto"
     ]
-    counts = [name for name in ("nproc_per_node", "num_processes", "num_gpus") if OPEN.search(str(command.flags.get(name, "")))]
+    counts = [name for name in _COUNTS if OPEN.search(str(command.flags.get(name, "")))]
     if counts and not settings.get("gpus"):
         settings.unread.append(f"{counts[0]} (how many cards the launcher starts is open: one is taken, --gpu NAMExN says it)")
 
 
-def _from_script(command: Command, settings: Settings, path: Path) -> list[str]:
-    """The program that a command runs, where it lies beside: its own defaults stand where the flags say nothing."""
-    text_of = texts_beside(path.parent)
+def _from_script(command: Command, settings: Settings, path: Path, *, told: bool = False) -> list[str]:
+    """The program that a command runs, where it lies beside: its own defaults stand where the flags say nothing.
+
+    ``told``: one that is not at hand is told, beside a model that is known, as what it sets itself is missing.
+    """
     for script in command.scripts[:2]:
-        text = text_of(script)
-        if text is None:
-            settings.absent.append(printable(script.rsplit("/", 1)[-1])[:80])
+        found = path_from(path.parent, script, inside=command.folders)
+        if found is None:
+            settings.absent.append(leaf := printable(script.rsplit("/", 1)[-1])[:80])
+            if told and (settings.get("model") or settings.group("shape")):
+                settings.unread.append(f"{leaf} (not at hand: what it sets itself is read where --from gives it too)")
             continue
+        note_names(settings, command.flags, path.name)
+        before = len(settings.unread)
         with suppress(QuestionError):
-            return _from_program(text, settings, script.rsplit("/", 1)[-1], path.parent)
+            formats = _from_program(contents(found), settings, found.name, found.parent)
+            own = [line for line in settings.unread[before:] if not line.endswith(shared.WITHOUT_RULES)]  # its own names are none
+            settings.unread[before:] = own
+            return formats
     return []
 
 
@@ -355,45 +390,10 @@ def _format_of_flags(given: dict[str, Any], where: str, scripts: list[str]) -> s
     except QuestionError:
         if {"deepspeed", "deepspeed_config"} & given.keys():
             return "shared"
-        held = next((str(one) for one in (*scripts, given.get("config")) if isinstance(one, str)), "")
+        held = next((str(one) for one in (given.get("config"), *scripts) if isinstance(one, str)), "")
         if not held:
             raise
         held = printable(held.rsplit("/", 1)[-1])[:80]
         raise QuestionError(
             f"{where} gives no sizes of its own: {held} holds them; give it too, vramcast train --from {where} --from {held}"
         ) from None
-
-
-def _nested(settings: Settings, folder: Path) -> list[str]:
-    """DeepSpeed's JSON, where another file points to it or holds it."""
-    pointed = settings.get("file.deepspeed")
-    settings.drop("file.deepspeed")
-    if isinstance(pointed, dict):
-        rules = rules_of("deepspeed")
-        apply(settings, flat(pointed), rules.RULES, rules.IDLE, where="deepspeed")
-        return ["deepspeed"]
-    if not pointed or str(pointed) in ("False", "True"):
-        return []
-    file = Path(str(pointed))
-    above = [parent / file for parent in list(folder.resolve().parents)[:DEEPEST_FILES]]  # commands run from a repository's root
-    at = next((p for p in (folder / file, file, folder / file.name, *above) if existing_path(p) and p.is_file()), None)
-    if at is None:
-        if not _by_name(settings, str(pointed)):
-            settings.missing.append(printable(str(pointed))[:200])
-        return []
-    rules = rules_of("deepspeed")
-    apply(settings, flat(parsed(at, contents(at))), rules.RULES, rules.IDLE, where=at.name)
-    return ["deepspeed"]
-
-
-def _by_name(settings: Settings, file: str) -> bool:
-    """Whether the name of a DeepSpeed file that is not at hand tells its stage: ds_z3_config.json, zero2_offload.json."""
-    leaf = printable(file.rsplit("/", 1)[-1].lower())[:60]
-    stage = re.search(r"(?:zero|stage|_z|^z)[-_]?([0-3])(?!\d)", leaf)
-    if stage is None:
-        return False
-    settings.put("zero", int(stage[1]), f"the name of {leaf}, which is not at hand")
-    if "offload" in leaf:
-        settings.add("offload", "optimizer", f"the name of {leaf}")
-    settings.unread.append(f"{leaf} (not at hand: its stage is read from its name; give it with --from for its buckets)")
-    return True

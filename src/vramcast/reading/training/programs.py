@@ -14,6 +14,7 @@ from vramcast.reading.python_values import Open, Program, called, field_defaults
 from vramcast.reading.training.keys import flat
 from vramcast.reading.training.program_defaults import TRAINERS, classifier, implied
 from vramcast.reading.training.settings import Settings
+from vramcast.untrusted import printable
 
 # Classes of arguments, and the task that each is for.
 ARGUMENTS = {
@@ -195,6 +196,18 @@ def _own_model(text: str, keys: dict[str, Any], built: dict[str, Any], settings:
         own = any(key.rsplit(".", 1)[-1] == "vocab_size" and isinstance(value, int) for key, value in keys.items())
         for name, value in (told if own else {**told, "vocab": 50_304}).items():  # a size in the file comes first
             settings.put(f"shape.{name}", value, "nanoGPT, model.py: GPT-2's layers, the head tied to the embedding")
+
+
+def own_precision(settings: Settings, text: str | None, script: str) -> None:
+    """Modules that a program builds itself from numbers are made in float32, and stay so where nothing casts them.
+
+    ``text``: the program's, None for one that is not at hand; ``script``: its name.
+    """
+    told = printable(script.rsplit("/", 1)[-1])[:80] + (", which is not at hand," if text is None else "")
+    if not _CASTS.search(text or ""):
+        settings.default("param_dtype", "float32", f"torch makes modules in float32, where {told} casts none")
+    if "autocast" not in (text or "") and "mixed_precision" not in (text or ""):
+        settings.default("compute_dtype", "float32", f"no autocast that {told} tells")
 
 
 def command_in(text: str, where: str) -> str:

@@ -28,6 +28,8 @@ class Settings:
         self.absent: list[str] = []  # programs that a script starts, and that are not at hand
         self.overruled: list[str] = []  # keys whose value another key of the same target stands before
         self.refused = ""  # the last target that held another value already
+        self.folders: list[str] = []  # that a script changes to before it starts its program
+        self.holder = ""  # the file that says what is trained, where it is not at hand
         self.missing: list[str] = []  # files pointed to that are not at hand, of which memory depends
 
     def put(self, target: str, value: Any, because: str) -> None:

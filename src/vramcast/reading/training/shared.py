@@ -20,6 +20,7 @@ __all__ = ["IDLE", "NAME", "RULES", "SIGNATURE", "also", "finish", "marks", "rea
 
 NAME = "another program's configuration, by the names that training programs share"
 SIGNATURE: frozenset[str] = frozenset()
+WITHOUT_RULES = "of a program without rules of its own here"
 FEWEST = 3  # marks of training before a file of an unknown program counts as one
 IDLE: tuple[str, ...] = ()
 _MARKS = frozenset(
@@ -56,7 +57,7 @@ def read(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
             (settings.idle if idle_anywhere(key) else rest).append(key)
     if rest:
         more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
-        settings.unread.append(f"{', '.join(rest[:_SHOWN])}{more} of a program without rules of its own here")
+        settings.unread.append(f"{', '.join(rest[:_SHOWN])}{more} {WITHOUT_RULES}")
     together(settings, where)
 
 

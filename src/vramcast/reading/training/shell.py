@@ -8,7 +8,16 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.reading.shell import ShellStart, open_names, read_script_text
 from vramcast.reading.shell.slurm import job_of, job_of_options, options_of
-from vramcast.reading.training.starting import program_run, starts_alone, trains, words_run
+from vramcast.reading.training.starting import (
+    is_launcher,
+    other_verb,
+    program_run,
+    says_how,
+    starts_alone,
+    trains,
+    trains_by_name,
+    words_run,
+)
 from vramcast.reading.training.tables import program_named
 from vramcast.untrusted import whole_number
 
@@ -18,6 +27,8 @@ PROGRAMS = {
 }  # fmt: skip
 _QUIET = ("echo", "mkdir", "cd", "sleep", "export", "set", "cat", "rm", "cp", "pip", "source", "module", "printf", "tee")
 _RUN_BY_NAME = (".py", ".slurm", ".sbatch")  # what a further command with flags runs again
+_OF_TRL = ("sft.py", "dpo.py", "grpo.py", "kto.py", "orpo.py", "reward_modeling.py")
+_MOST_FOLDERS = 4
 _A_RUN = 3  # flags of a command that runs something of its own
 _JOB_CARDS = "#cards of the job"  # no variable's name: what SLURM was asked for
 _MORE_FLAGS = re.compile(r"\$\{\w*(?:ARGS?|OPTS?|OPTIONS|FLAGS|ARGUMENTS)\}", re.I)  # an open array of further flags
@@ -36,7 +47,7 @@ class Command(msgspec.Struct, kw_only=True):
 
     ``more``: further commands of the same program, which are not read; ``elsewhere``: arrays of flags that another file holds;
     ``written``: the texts of files that the script itself writes; ``scripts``: Python files that it runs;
-    ``objective``: the program's own name, which may tell what is trained for.
+    ``objective``: the program's own name, which may tell what is trained for; ``folders``: those that it changes to before.
     """
 
     program: str = ""
@@ -50,14 +61,15 @@ class Command(msgspec.Struct, kw_only=True):
     written: dict[str, str] = {}
     scripts: list[str] = []
     objective: str = ""
+    folders: list[str] = []
 
 
 def read_command(text: str) -> Command:
     """The flags of a script. Raises QuestionError when it has none."""
-    words, known, written = _words(text)
+    words, known, written, folders = _words(text)
     words, more = _first_of_each(words)
-    scripts = [word for word in words if word.endswith(".py") and not word.startswith("-")] or starts_alone(text)
-    command = Command(more=more, written=written, scripts=scripts)
+    scripts = [word for one in _commands(words) for word in _files_run(one)] or starts_alone(text)
+    command = Command(more=more, written=written, scripts=scripts, folders=folders)
     for one in _commands(words):
         command.program = command.program or program_run(one)
         own = (word for word in words_run(one) if word.endswith(".py") or program_named(word))
@@ -77,24 +89,43 @@ def read_command(text: str) -> Command:
 
 
 def _first_of_each(words: list[str]) -> tuple[list[str], int]:
-    """The words of the first command of each program with flags, and how many further ones of the same there are.
+    """The words of the command that trains, with those that start nothing else, and how many further ones train.
 
-    Beside a command that trains, Python programs that do not (an evaluation, a conversion) are left out: their flags are not its.
+    Left out beside it: Python programs that do not train (an evaluation, a conversion), the other verbs of a training tool.
     """
-    kept: list[str] = []
-    met: set[str] = set()
-    more = 0
     commands = _commands(words)
     scripts = [next((part for part in one if part.endswith(_RUN_BY_NAME)), "") for one in commands]
-    runs = len(set(filter(None, scripts))) > 1 and any(trains(tuple(one)) for one in commands)
-    for one, script in zip(commands, scripts, strict=True):
-        flags = sum(part.startswith("--") for part in one)
-        if script and flags >= _A_RUN and script in met:
-            more += 1
-        elif not (runs and script.endswith(".py") and flags and not trains(tuple(one))):
+    run = [*map(trains, map(tuple, commands))]
+    if not any(run):  # none says how it trains: those that train by their names do
+        run = [bool(trains_by_name(script)) for script in scripts]
+    first = _first_that_says(commands, run)
+    kept: list[str] = []
+    more = 0
+    for place, (one, script) in enumerate(zip(commands, scripts, strict=True)):
+        further = first is not None and place != first and (run[place] or (bool(script) and script == scripts[first]))
+        other = any(run) and not run[place] and (_is_python(script, one) or other_verb(one))
+        more += further
+        if not further and not other:
             kept += [*one, END]
-            met |= {script} if flags >= _A_RUN else set()
     return kept, more
+
+
+def _first_that_says(commands: list[list[str]], run: list[bool]) -> int | None:
+    """The first command that trains and says how, by flags of its own or a file of settings; else the first that trains."""
+    training = [place for place, one in enumerate(run) if one]
+    says = (place for place in training if says_how(commands[place]) or any(word.endswith(_FILES) for word in commands[place]))
+    return next(says, training[0] if training else None)
+
+
+def _is_python(script: str, words: list[str]) -> bool:
+    return script.endswith(".py") and any(part.startswith("-") for part in words)
+
+
+def _files_run(words: list[str]) -> list[str]:
+    """The Python files that a command runs; a module of the repository's own by its path."""
+    files = [word for word in words if word.endswith(".py") and not word.startswith("-")]
+    modules = [word for word in words_run(words) if re.fullmatch(r"[a-z_]\w*(?:\.\w+)+", word) and not word.endswith(".py")]
+    return files or [f"{word.replace('.', '/')}.py" for word in modules if not is_launcher(word) and not program_named(word)]
 
 
 def _commands(words: list[str]) -> list[list[str]]:
@@ -108,6 +139,11 @@ def _commands(words: list[str]) -> list[list[str]]:
     return [one for one in found if one]
 
 
+def is_example(scripts: list[str]) -> bool:
+    """Whether the first program bears the name of one of TRL's own example scripts, which set nothing beyond their flags."""
+    return bool(scripts) and scripts[0].rsplit("/", 1)[-1] in _OF_TRL
+
+
 def _program(command: Command, word: str, following: str) -> None:
     leaf = word.rsplit("/", 1)[-1]
     if leaf == "megatron" and following in ("sft", "rlhf", "pt"):
@@ -117,7 +153,7 @@ def _program(command: Command, word: str, following: str) -> None:
     for name, program in PROGRAMS.items():
         if leaf == name or (name.endswith("_") and leaf.startswith(name)):
             command.program = command.program or program
-    if leaf in ("trl", "sft.py", "dpo.py", "grpo.py", "kto.py", "orpo.py", "reward_modeling.py"):
+    if leaf == "trl" or is_example([leaf]):
         command.program = command.program or "huggingface"
         command.task = command.task or (following if leaf == "trl" else leaf.split(".", 1)[0].split("_", 1)[0])
     if leaf.endswith(_FILES) and not word.startswith("-") and leaf not in ("tokenizer.json",):
@@ -175,8 +211,8 @@ def _cards(command: Command, known: dict[str, str]) -> None:
         command.gpus = cards
 
 
-def _words(text: str) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """Every word of the script's commands in order, each command closed by ``END``; its variables, and the files it writes."""
+def _words(text: str) -> tuple[list[str], dict[str, str], dict[str, str], list[str]]:
+    """Every word of the script's commands in order, each closed by ``END``; its variables, the files it writes, its folders."""
     job = job_of(text)
     script = read_script_text(text, ShellStart(environment=job.environment()))
     words = [word for line in script.lines if line.words[0] not in _QUIET for word in (*line.words, END)]
@@ -186,7 +222,8 @@ def _words(text: str) -> tuple[list[str], dict[str, str], dict[str, str]]:
     for line in script.lines if not told else ():
         if line.words[0].rsplit("/", 1)[-1] == "srun" and (cards := job_of_options(options_of(line.words)).all_cards):
             told = {_JOB_CARDS: str(cards)}
-    return apart, {**shown, **script.variables, **told}, script.files
+    folders = [line.words[1] for line in script.lines if line.words[0] in ("cd", "pushd") and len(line.words) > 1]
+    return apart, {**shown, **script.variables, **told}, script.files, [*dict.fromkeys(folders)][:_MOST_FOLDERS]
 
 
 def _holds_flags(word: str) -> bool:

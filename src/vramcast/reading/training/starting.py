@@ -17,6 +17,7 @@ _TRAINERS: dict[str, tuple[str, ...]] = {
     "tune": ("run",), "megatron": ("sft", "rlhf", "pt"), "litgpt": ("finetune", "finetune_lora", "finetune_full", "pretrain"),
     "composer": (),
 }  # fmt: skip
+_A_VERB = 2
 _INSIDE = re.compile(r"\s--\w|\s\w+(?:\.\w+)+=")  # a whole command in one word: bash -c "..."
 _LAUNCH_INSIDE = re.compile(r"(?:^|\s)(accelerate launch|torchrun|deepspeed)\s[^;|&]*\.py\b")
 _OF_TRAINING = re.compile(
@@ -96,6 +97,28 @@ def trains(words: tuple[str, ...]) -> bool:
     from vramcast.reading.shell import Line
 
     return bool(_known((Line(words=words),)) or _by_flags(words)) if words else False
+
+
+def says_how(words: Sequence[str]) -> bool:
+    """Whether a command has flags or keys that only training has."""
+    return any(_OF_TRAINING.fullmatch(key.rsplit(".", 1)[-1]) for key in keys_of_command(words))
+
+
+def other_verb(words: Sequence[str]) -> bool:
+    """Whether a command is a training tool's that does something else: ``llamafactory-cli chat``, ``swift infer``."""
+    plain = [word for word in words if word not in _BEFORE and "=" not in word]
+    verbs = _TRAINERS.get(plain[0].rsplit("/", 1)[-1], ()) if plain else ()
+    return bool(verbs) and (len(plain) < _A_VERB or plain[1] not in verbs)
+
+
+def trains_by_name(script: str) -> bool:
+    """Whether a program's own name says that it trains: ``train_detect.py``, ``run_sft.py``."""
+    return _OF_TRAINING_NAME.search(script.rsplit("/", 1)[-1]) is not None
+
+
+def is_launcher(module: str) -> bool:
+    """Whether a module starts the program that stands behind it."""
+    return module in _TRAINING_MODULES
 
 
 def _by_flags(words: tuple[str, ...]) -> str:

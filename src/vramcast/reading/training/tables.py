@@ -264,6 +264,12 @@ def _unread_where_on(settings: Settings, value: Any, because: str) -> None:
         settings.unread.append(because.rsplit(": ", 1)[-1])
 
 
+def _sequences_apart(settings: Settings, value: Any, because: str) -> None:
+    """Ulysses' ranks, over which a sequence is spread: no recipe counts them, so more than one is told."""
+    if whole(value) not in (None, 1):
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} ({value})")
+
+
 def _chunks(settings: Settings) -> None:
     """Full checkpointing that keeps one input for several layers (DeepSpeed's PipelineModule, activation_checkpoint_interval)."""
     layers = settings.get("recompute.layers")
@@ -328,6 +334,8 @@ MEANINGS: dict[str, Rule] = {
     "optimizer": _optimizer,
     "attention": huggingface.attention,
     "fused": huggingface.fused_kernels,
+    "fsdp_named": ("fsdp", lambda value: {"fsdp": 1, "fsdp2": 2}.get(str(value).lower())),
+    "ulysses": _sequences_apart,
     "compile": ("compile", flag),
     "packed": ("lengths.packed", flag),
     "reshard": ("options.reshard", flag),

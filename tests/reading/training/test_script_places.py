@@ -1,0 +1,130 @@
+"""What a launch script names: where its files and programs lie, which of its commands trains, what was not typed."""
+
+from pathlib import Path
+
+import pytest
+
+from vramcast.asking.training import training_question
+from vramcast.errors import QuestionError
+from vramcast.reading.beside import path_from
+from vramcast.reading.training.files import read_training_files
+from vramcast.reading.training.settings import Settings
+
+RUN = "torchrun --nproc_per_node 2 train.py --per_device_train_batch_size 2 --model_name_or_path org/chat-7b"
+
+
+def _read(path: Path, text: str) -> Settings:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return read_training_files((str(path),))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["conf/a.yaml", "./conf/a.yaml", "${ROOT}/conf/a.yaml", "$ROOT/conf/a.yaml", "/home/me/work/conf/a.yaml", "jobs/conf/a.yaml"],
+)
+def test_a_command_s_file_is_found_from_the_root_of_the_repository(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "repo" / "jobs" / "big"
+    folder.mkdir(parents=True)
+    (tmp_path / "repo" / "setup.py").touch()
+    at = tmp_path / "repo" / "conf" / "a.yaml"
+    at.parent.mkdir()
+    at.touch()
+    found = path_from(folder, name)
+    assert found is not None
+    assert found.resolve() == at.resolve()
+
+
+def test_a_file_outside_the_repository_is_not_the_command_s(tmp_path: Path) -> None:
+    folder = tmp_path / "repo" / "jobs"
+    folder.mkdir(parents=True)
+    (tmp_path / "repo" / "setup.py").touch()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "a.yaml").touch()
+    assert path_from(folder, "conf/a.yaml") is None
+    assert path_from(folder, "$CONF") is None
+    assert path_from(folder, "") is None
+
+
+def test_a_folder_that_the_script_changes_to_holds_its_program(tmp_path: Path) -> None:
+    (tmp_path / "dpo").mkdir()
+    loads = "model = AutoModelForCausalLM.from_pretrained('org/a-1b', attn_implementation='eager')\n"
+    (tmp_path / "dpo" / "train.py").write_text(f"{loads}args = TrainingArguments(gradient_checkpointing=True)\n")
+    settings = _read(tmp_path / "run.sh", f"cd dpo\n{RUN}\n")
+    assert (settings.get("checkpointing"), settings.get("attention"), settings.get("model")) == ("full", "eager", "org/chat-7b")
+
+
+def test_a_program_that_is_not_at_hand_is_told(tmp_path: Path) -> None:
+    assert any(line.startswith("train.py (not at hand") for line in _read(tmp_path / "run.sh", f"{RUN}\n").unread)
+
+
+def test_a_word_that_nobody_typed_leaves_the_default(tmp_path: Path) -> None:
+    settings = _read(tmp_path / "run.sh", f"MODEL=$1\nMODEL=${{MODEL:-org/small-1b}}\n{RUN.replace('org/chat-7b', '$MODEL')}\n")
+    assert settings.get("model") == "org/small-1b"
+
+
+@pytest.mark.parametrize(
+    ("text", "batch", "more"),
+    [
+        ("torchrun a.py --per_device_train_batch_size 2 --lr 1e-4\ntorchrun b.py --per_device_train_batch_size 8 --lr 1", 2, 1),
+        ("torchrun eval.py --batch_size 8\ntorchrun a.py --per_device_train_batch_size 2 --learning_rate 1e-4", 2, 1),
+        ("python make.py --per_device_train_batch_size 8\npython train_a.py --per_device_train_batch_size 2", 2, 0),
+        (
+            "llamafactory-cli train --stage sft --per_device_train_batch_size 2 --lora_rank 8 --finetuning_type lora\n"
+            "llamafactory-cli chat --per_device_train_batch_size 5\n"
+            "llamafactory-cli train --stage sft --per_device_train_batch_size 8 --finetuning_type full",
+            2,
+            1,
+        ),
+    ],
+)  # fmt: skip
+def test_of_several_commands_the_first_that_says_how_it_trains_is_read(tmp_path: Path, text: str, batch: int, more: int) -> None:
+    settings = _read(tmp_path / "run.sh", text + "\n")
+    assert settings.get("micro_batch") == batch
+    assert any(line.startswith(f"{more} more commands") for line in settings.unread) is bool(more)
+
+
+def test_a_file_that_says_what_is_trained_is_asked_for(tmp_path: Path) -> None:
+    text = "llamafactory-cli train conf/full.yaml --model_name_or_path Qwen/Qwen3-8B --cutoff_len 512\n"
+    (tmp_path / "run.sh").write_text(text)
+    with pytest.raises(QuestionError, match=r"full.yaml says what is trained, and is not at hand"):
+        training_question(files=(str(tmp_path / "run.sh"),))
+    question = training_question(files=(str(tmp_path / "run.sh"),), method="full").question
+    assert (question.model, question.method) == ("Qwen/Qwen3-8B", "full")
+
+
+def test_a_launcher_s_nodes_that_a_command_counts_are_the_job_s(tmp_path: Path) -> None:
+    head = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gres=gpu:4\nN=$(scontrol show hostnames | wc -l)\n"
+    assert _read(tmp_path / "a.sh", head + RUN.replace("--nproc_per_node 2", "--nproc_per_node 4 --nnodes $N")).get("gpus") == 16
+
+
+def test_modules_built_from_numbers_are_float32(tmp_path: Path) -> None:
+    text = "torchrun train.py --nlayers 6 --nhead 8 --d_model 512 --batch_size 4 --seq_len 1024 --lr 1e-3\n"
+    settings = _read(tmp_path / "run.sh", text)
+    assert [settings.get(f"shape.{name}") for name in ("layers", "heads", "hidden")] == [6, 8, 512]
+    assert settings.get("param_dtype") == "float32"
+    (tmp_path / "train.py").write_text("model = Net().bfloat16()\n")
+    assert _read(tmp_path / "run.sh", text).get("param_dtype") != "float32"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "torchrun -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=org/a-7b data.max_length=2048 model.strategy=fsdp",
+            {"seq": 2048, "fsdp": 1, "micro_batch": 4, "param_dtype": "float32", "checkpointing": "full"},
+        ),
+        (
+            "deepspeed --module align_anything.trainers.text_to_text.dpo --model_name_or_path org/a-7b --train_template A",
+            {"zero": 3, "micro_batch": 1, "checkpointing": "full", "options.task": "dpo"},
+        ),
+        (
+            "deepspeed --module safe_rlhf.algorithms.ppo --actor_model_name_or_path org/a-7b --zero_stage 2 --bf16 True"
+            " --actor_gradient_checkpointing",
+            {"model": "org/a-7b", "zero": 2, "micro_batch": 16, "seq": 512, "checkpointing": "full"},
+        ),
+    ],
+)  # fmt: skip
+def test_recorded_programs_by_their_modules(tmp_path: Path, text: str, expected: dict[str, object]) -> None:
+    settings = _read(tmp_path / "run.sh", text + "\n")
+    assert {name: settings.get(name) for name in expected} == expected
