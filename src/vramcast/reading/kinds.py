@@ -226,6 +226,7 @@ def _of_notebook(text: str, name: str) -> Kind | None:
 def _loop(text: str, name: str) -> Kind | None:
     """A training loop of its own, by sizes and rates that its names hold and its backward pass."""
     from vramcast.reading.training import shared
+    from vramcast.reading.training.program_loops import is_loop_of_a_model
     from vramcast.reading.training.programs import command_in, options_of_program
 
     steps = bool(re.search(r"\bbackward\(|\bL\.Fabric\(|\b\w{0,12}Trainer\(", text))
@@ -237,6 +238,8 @@ def _loop(text: str, name: str) -> Kind | None:
         because = f"{found} names that training programs share"
         if found > shared.FEWEST or (found == shared.FEWEST and steps and "LoraConfig(" in text):
             return Kind(what=what, command=command, strength=LIKELY, because=because)
+    if is_loop_of_a_model(text):
+        return Kind(what=what, command=command, strength=LIKELY, because="a loop with its own backward pass")
     if _RUNS.search(text) and command_in(text, name):
         return Kind(what="a program that starts training", command=command, strength=LIKELY, because="the command that it runs")
     return None

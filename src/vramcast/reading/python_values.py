@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.reading.python_comprehensions import comprehended
 from vramcast.reading.python_imports import Imports, TextOf, imports_module, imports_of
-from vramcast.reading.python_methods import in_order, kept_by, method_value
+from vramcast.reading.python_methods import in_order, method_value
 from vramcast.reading.python_operators import COMPARES, OF_CARD, on_card, worked_out
 from vramcast.reading.python_scopes import (
     Binding,
@@ -57,6 +58,7 @@ class Program:
             for name, bindings in held.items():
                 self.names.setdefault(name, bindings[0].value)
         self._frames: list[tuple[ast.AST, dict[str, Any]]] = []  # the arguments of the calls that are being worked out
+        self.elements: list[tuple[str, Any]] = []  # the elements that comprehensions are at
         self._steps = self._nested = self._last = 0
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
@@ -176,25 +178,18 @@ class Program:
         if isinstance(node, ast.Compare | ast.UnaryOp | ast.BoolOp):
             truth = self.holds(node, depth + 1)
             return Open(ast.unparse(node)[:40]) if truth is None else truth
-        if isinstance(node, ast.ListComp | ast.DictComp) and len(node.generators) == 1:
-            return self._filtered(node, node.generators[0], depth)
+        if isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp) and len(node.generators) == 1:
+            found = comprehended(
+                node, self.elements, lambda one: self.value(one, depth + 1), lambda test: self.holds(test, depth + 1)
+            )
+            return Open(ast.unparse(node)[:40]) if found is None else found
         return Open(ast.unparse(node)[:40])
-
-    def _filtered(self, node: ast.ListComp | ast.DictComp, source: ast.comprehension, depth: int) -> Any:
-        """What a comprehension only filters: ``[x for x in names if ...]``, ``{k: v for k, v in given.items() if ...}``."""
-        same = (node.elt,) if isinstance(node, ast.ListComp) else (node.key, node.value)
-        own = source.target.elts if isinstance(source.target, ast.Tuple) else [source.target]
-        unchanged = [ast.unparse(one) for one in same] == [ast.unparse(one) for one in own]
-        call = source.iter if isinstance(source.iter, ast.Call) and called(source.iter) == "items" else None
-        items = call is not None and isinstance(call.func, ast.Attribute)
-        if not unchanged or isinstance(node, ast.DictComp) is not items:
-            return Open(ast.unparse(node)[:40])
-        held = source.iter.func.value if items else source.iter  # type: ignore[attr-defined]
-        kept = kept_by(self.value(held, depth + 1), own, source.ifs, lambda one: self.value(one, depth + 1))
-        return Open(ast.unparse(node)[:40]) if kept is None else kept
 
     def _name(self, node: ast.Name, depth: int) -> Any:
         """What a name holds here: the last assignment before it whose branch runs, in its scope or one around it."""
+        for name, element in reversed(self.elements):
+            if name == node.id:
+                return element
         for scope, line in self.scopes.places(node):
             bindings = self.scopes.bindings.get(id(scope), {}).get(node.id)
             given: dict[str, Any] = next((held for function, held in reversed(self._frames) if function is scope), {})
@@ -287,8 +282,19 @@ class Program:
         whole = self.value(base, depth + 1) if isinstance(base, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else None
         if isinstance(whole, dict) and node.attr in whole:
             return whole[node.attr]
-        held = self.arguments.get(node.attr)
+        held = self._given_to(base, node.attr, depth) if isinstance(base, ast.Name) else None
+        held = self.arguments.get(node.attr) if held is None else held
         return self.value(held, depth + 1) if held is not None else Open(node.attr)
+
+    def _given_to(self, node: ast.Name, keyword: str, depth: int) -> ast.expr | None:
+        """The keyword that an object of a library's class was made with: ``ModelConfig(model_name_or_path=...)``."""
+        for scope, line in self.scopes.places(node):
+            if bindings := self.scopes.bindings.get(id(scope), {}).get(node.id):
+                found = self._binding(bindings, line, depth)
+                made = found.value if found is not None and isinstance(found.value, ast.Call) else None
+                words = made.keywords if made is not None and called(made)[:1].isupper() else []
+                return next((word.value for word in words if word.arg == keyword), None)
+        return None
 
     def built(self, name: str, depth: int = 0, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """An object of a class of the program: its fields' defaults, those of its bases, and what its call gives."""
@@ -361,6 +367,7 @@ class Program:
             return Open(name)
         values: list[Any] = []
         self._frames.append((function, {key: self.value(one, depth + 4) for key, one in passed_to(function, call)}))
+        around, self.elements = self.elements, []  # names of loops around the call are not the function's
         try:
             for one, tests in own:
                 if (reached := self._reached(tests, depth + 3)) is False:
@@ -372,6 +379,7 @@ class Program:
                 values.append(None)  # the end of its body
         finally:
             self._frames.pop()
+            self.elements = around
         return values[0] if all(value == values[0] for value in values[1:]) else Open(name)
 
 

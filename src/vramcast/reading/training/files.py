@@ -135,7 +135,7 @@ def _from_loop(text: str, settings: Settings, where: str, folder: Path | None) -
 
     Raises QuestionError where it has neither.
     """
-    from vramcast.reading.training.programs import settings_of_loop
+    from vramcast.reading.training.programs import finish_loop, settings_of_loop
 
     found = settings_of_loop(text, settings, where=where, text_of=texts_beside(folder))
     if isinstance(found, str):
@@ -143,6 +143,7 @@ def _from_loop(text: str, settings: Settings, where: str, folder: Path | None) -
     keys, built = found
     by_rules("huggingface", built, settings, where=where)
     shared.read(settings, keys, where=where)
+    finish_loop(text, settings, where)
     return ["huggingface", "shared"]
 
 

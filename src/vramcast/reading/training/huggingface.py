@@ -308,6 +308,12 @@ TRAINER_IDLE = ("output_dir", "run_name", *IDLE)  # for those whose files tell t
 def finish(settings: Settings) -> None:
     """TrainingArguments' own defaults, and what several keys mean together."""
     objective(settings)
+    if settings.get("framework") == "pytorch":  # a program's own loop: no trainer's default stands behind it
+        settle_release(settings)
+        settings.drop("library.trl")
+        adapters(settings)
+        lengths(settings)
+        return
     framework = "trl" if _is_trl(settings) else "hf_trainer"
     settings.drop("library.trl")
     settings.put("framework", framework, "the keys of this file")

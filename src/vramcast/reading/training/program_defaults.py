@@ -26,6 +26,7 @@ _CLASSIFIERS = re.compile(r"(\w+For(?:Sequence|Token)Classification)\.from_pretr
 def implied(program: Program, keys: dict[str, Any], settings: Settings, where: str, *, arguments: str) -> None:
     """Add to ``keys`` and ``settings`` what calls beside the arguments imply; ``arguments``: the class that holds these."""
     classifier(program, settings, where)
+    liger(program, keys)
     if settings.get("framework") == "unsloth":
         _unsloth_adapters(program, keys)
         return
@@ -35,7 +36,7 @@ def implied(program: Program, keys: dict[str, Any], settings: Settings, where: s
     if _loads(program):
         if by_trl:
             settings.put("options.given_loaded", True, f"{where}: the program loads the model and hands it to the trainer")
-        _kbit(program, keys, settings, where, by_trl=by_trl)
+        kbit(program, keys, settings, where, by_trl=by_trl)
     if plain and by_trl and "gradient_checkpointing" not in keys and not _turned_on(keys, settings):
         settings.put("checkpointing", "none", f"{where}: TrainingArguments, whose gradient_checkpointing is off unless said")
 
@@ -54,6 +55,15 @@ def classifier(program: Program, settings: Settings, where: str) -> None:
             settings.put("loss", "none", f"{where}: {found[1]}, whose logits are of labels, not of the vocabulary")
 
 
+def liger(program: Program, keys: dict[str, Any]) -> None:
+    """Liger's kernels where the program itself puts them in (liger_kernel, transformers/auto_model.py and monkey_patch.py)."""
+    for call in (node for node in ast.walk(program.tree) if isinstance(node, ast.Call)):
+        name = ast.unparse(call.func).rsplit(".", 2)[-2:]
+        patched = name[0].startswith("AutoLigerKernel") or name[-1].startswith("apply_liger_kernel_to_")
+        if patched and program.runs(call) is not False:
+            keys.setdefault("use_liger_kernel", True)
+
+
 def _halves(keys: dict[str, Any], settings: Settings, where: str, *, plain: bool) -> None:
     """Neither bf16 nor fp16: no autocast; 4-bit layers still multiply in their own type (float32 unless said)."""
     said = [keys.get(name, False if plain else None) for name in ("bf16", "fp16")]
@@ -70,7 +80,7 @@ def _loads(program: Program) -> bool:
     return any(_LOADERS.fullmatch(ast.unparse(call.func)) for call in program.calls("from_pretrained"))
 
 
-def _kbit(program: Program, keys: dict[str, Any], settings: Settings, where: str, *, by_trl: bool) -> None:
+def kbit(program: Program, keys: dict[str, Any], settings: Settings, where: str, *, by_trl: bool) -> None:
     """Whether prepare_model_for_kbit_training runs over a quantised base: all else becomes float32, checkpoints come on.
 
     TRL calls it or not by its release (training/frameworks/trl.py).

@@ -13,6 +13,7 @@ from vramcast.reading.python_imports import TextOf
 from vramcast.reading.python_values import Open, Program, called, field_defaults, parse_python
 from vramcast.reading.training.keys import flat
 from vramcast.reading.training.program_defaults import TRAINERS, classifier, implied
+from vramcast.reading.training.program_loops import batch_of_loop, is_loop_of_a_model, of_loop, tell_open, writes_loop
 from vramcast.reading.training.settings import Settings
 from vramcast.untrusted import printable
 
@@ -163,7 +164,8 @@ def settings_of_loop(
     program.capability = settings.capability
     _beside(program, built, settings, where)
     classifier(program, settings, where)
-    if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built:
+    if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built or is_loop_of_a_model(text):
+        of_loop(program, built, settings, where)
         keys = constants_of(text, where, text_of)
         _own_model(text, keys, built, settings, where)
         return keys, {name: _plain(value) for name, value in built.items()}
@@ -173,6 +175,15 @@ def settings_of_loop(
         f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
         f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
     )
+
+
+def finish_loop(text: str, settings: Settings, where: str) -> None:
+    """What a loop's calls say where its names said nothing: batch, length; what is open then is named."""
+    program = parse_python(text, where)
+    batch_of_loop(program, settings, where)
+    if writes_loop(program):
+        settings.put("seq", longest_tokenised(text, where), f"{where}: the length its tokenizer cuts samples to")
+    tell_open(program, settings, where)
 
 
 _CASTS = re.compile(

@@ -6,7 +6,7 @@ Also what the PEFT method comparison, llama-recipes and NeMo AutoModel do unless
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.common import DEEPSPEED_BUCKET, deepspeed_fetches
-from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.draft import Draft, Overrides, because, dtype_of
 from vramcast.training.recipe.parts import Loss, ModelParallel, Precision, Sharding, Update
 from vramcast.workload import Training
 
@@ -15,7 +15,8 @@ _KEEP_OUTPUT = ("pytorch", "peft_bench")  # outputs = model(...); outputs.loss.b
 
 def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """The model's own dtype, foreach AdamW; layers and loss as transformers runs them."""
-    yield because("loaded in the model's dtype", Precision, weights=draft.get("compute", model.dtype), autocast=False)
+    held = dtype_of(model.dtype if draft.get("autocast") else draft.get("compute", model.dtype))
+    yield because("loaded in the model's dtype", Precision, weights=held, autocast=False)
     yield because("torch.optim picks foreach", Update, implementation="foreach")
     yield because("the optimizer is made outside the Trainer", Update, wide_ends=False)
     yield from _pipeline(question)

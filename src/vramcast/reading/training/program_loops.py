@@ -1,0 +1,93 @@
+"""A training loop that a program writes itself: its optimizer, its batch, its precision, by the calls that make them.
+
+No trainer's default stands behind such a loop: what it does not say stays open and is told with its flag.
+"""
+
+import ast
+import re
+from contextlib import suppress
+from typing import Any
+
+from vramcast.errors import QuestionError
+from vramcast.reading.python_values import Open, Program, called
+from vramcast.reading.training.program_defaults import TRAINERS, kbit
+from vramcast.reading.training.settings import Settings
+
+_OPTIMIZERS = {
+    **{name: name.lower() for name in ("AdamW", "Adam", "SGD", "RMSprop", "Adafactor", "Lion", "Adagrad")},
+    **{"AdamW8bit": "adamw_8bit", "Adam8bit": "adamw_8bit", "PagedAdamW": "paged_adamw", "PagedAdamW8bit": "paged_adamw_8bit"},
+    **{"PagedAdamW32bit": "paged_adamw_32bit", "FusedAdam": "adamw"},
+}
+_OTHERS = re.compile(r"val|test|eval|dev(?![a-z])|valid", re.I)
+_OPEN = {"micro_batch": "how many sequences a card takes at once: 1 is taken, --micro-batch N says it",
+         "seq": "how long they are: --seq N says it"}  # fmt: skip
+
+
+def writes_loop(program: Program) -> bool:
+    """Whether a program steps an optimizer behind a backward pass of its own, and no trainer does it for it."""
+    calls = {called(node) for node in ast.walk(program.tree) if isinstance(node, ast.Call)}
+    return "backward" in calls and "step" in calls and not calls & {*TRAINERS, "Fabric"}
+
+
+def is_loop_of_a_model(text: str) -> bool:
+    """Whether a text is such a loop around a language model, by the calls that it writes."""
+    steps = re.search(r"\.backward\(", text) is not None and re.search(r"\boptim\w*\.step\(|scaler\.step\(", text) is not None
+    return steps and re.search(r"AutoModelFor|tokenizer|\bGPT|LMHead|context_length|block_size|vocab_size", text) is not None
+
+
+def of_loop(program: Program, built: dict[str, Any], settings: Settings, where: str) -> None:
+    """Put what a loop's calls say; ``built``: the keys of what it makes beside them. Nothing for a program without a loop."""
+    if not writes_loop(program):
+        return
+    _optimizer(program, settings, where)
+    _precision(program, settings, where)
+    kbit(program, built, settings, where, by_trl=False)
+
+
+def batch_of_loop(program: Program, settings: Settings, where: str) -> None:
+    """The batch of the loader that trains, where no name has told it."""
+    if not writes_loop(program):
+        return
+    for call in program.calls("DataLoader"):
+        words = {word.arg: word.value for word in call.keywords}
+        size = words.get("batch_size") or (call.args[1] if len(call.args) > 1 else None)
+        if program.runs(call) is False or size is None or _OTHERS.search(ast.unparse(call.args[0]) if call.args else ""):
+            continue
+        value = program.value(size)
+        if isinstance(value, int) and not isinstance(value, bool):
+            settings.put("micro_batch", value, f"{where}: DataLoader in line {call.lineno}")
+        return
+
+
+def tell_open(program: Program, settings: Settings, where: str) -> None:
+    """Name what the loop does not say, with its flag; no trainer's default stands for it."""
+    if writes_loop(program) and not settings.group("shape"):  # one of a known model; its own model has rules of its own
+        settings.put("framework", "pytorch", f"{where}: a loop of its own, which calls backward and step itself")
+    for target, told in _OPEN.items() if writes_loop(program) else ():
+        if settings.get(target) is None and target not in settings.opened and not settings.get("size.any"):
+            settings.leave_open(target)
+            settings.unread.append(f"{target} ({told})")
+
+
+def _optimizer(program: Program, settings: Settings, where: str) -> None:
+    from vramcast.training.optimizers.rules import optimizer
+
+    made = [call for call in program.calls(*_OPTIMIZERS) if program.runs(call) is not False]
+    for call in made[:1] if len({called(call) for call in made}) == 1 else made:
+        if len({called(one) for one in made}) > 1 and program.runs(call) is not True:
+            continue
+        with suppress(QuestionError):
+            settings.put("optimizer", optimizer(_OPTIMIZERS[called(call)]).name, f"{where}: {called(call)} in line {call.lineno}")
+
+
+def _precision(program: Program, settings: Settings, where: str) -> None:
+    """``autocast(dtype=...)``, which is float16 on a card unless said, and accelerate's ``mixed_precision``."""
+    for call in program.calls("autocast", "Accelerator"):
+        given = program.keywords(call)
+        word = given.get("dtype", "float16") if called(call) == "autocast" else given.get("mixed_precision")
+        word = {"fp16": "float16", "bf16": "bfloat16"}.get(str(word), word)
+        off = program.runs(call) is False or given.get("enabled", True) is False
+        if not off and not isinstance(word, Open) and word in ("float16", "bfloat16"):
+            settings.put("compute_dtype", word, f"{where}: {called(call)} in line {call.lineno}")
+            settings.put("options.autocast", True, f"{where}: {called(call)} in line {call.lineno}")
+            return

@@ -1,0 +1,93 @@
+"""Training loops that programs write themselves: what their calls say, and that no trainer's default stands behind them."""
+
+import pytest
+
+from vramcast.asking import training_question
+from vramcast.errors import QuestionError
+from vramcast.reading.kinds import kinds_of
+from vramcast.reading.training.files import read_training_text
+from vramcast.reading.training.settings import Settings
+
+LOOP = """
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B-Instruct")
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B-Instruct")
+{head}
+optimizer = {optimizer}(model.parameters(), lr=1e-4)
+for epoch in range(3):
+    for batch in train_loader:
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+"""
+_LOADER = "train_loader = DataLoader(train_set, batch_size=3, shuffle=True)\n"
+_CUTS = "ids = tokenizer(texts, truncation=True, max_length=384)\n"
+
+
+def _read(head: str, optimizer: str = "torch.optim.AdamW") -> Settings:
+    return read_training_text(LOOP.format(head=head, optimizer=optimizer), where="train.py")
+
+
+def test_a_loop_is_told_by_its_calls() -> None:
+    read = _read(f"val_loader = DataLoader(val_set, batch_size=64)\n{_LOADER}{_CUTS}", "bnb.optim.AdamW8bit")
+    found = {name: read.get(name) for name in ("micro_batch", "seq", "optimizer", "framework", "compute_dtype")}
+    assert found == {
+        "micro_batch": 3, "seq": 384, "optimizer": "adamw_8bit", "framework": "pytorch", "compute_dtype": None,
+    }  # fmt: skip
+
+
+def test_what_a_loop_does_not_say_is_named_with_its_flag() -> None:
+    read = _read("")
+    assert [line.split(" ", 1)[0] for line in read.unread] == ["micro_batch", "seq"]
+    assert "--micro-batch N says it" in read.unread[0] and "--seq N says it" in read.unread[1]
+    assert (read.get("micro_batch"), read.get("seq")) == (None, None)  # neither the Trainer's 8 nor TRL's 1,024
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("scope = torch.autocast('cuda', dtype=torch.bfloat16)", ("bfloat16", True)),
+        ("scope = torch.cuda.amp.autocast()", ("float16", True)),
+        ("scope = torch.autocast('cuda', enabled=False)", (None, None)),
+        ("accelerator = Accelerator(mixed_precision='fp16')", ("float16", True)),
+        ("accelerator = Accelerator()", (None, None)),
+    ],
+)
+def test_precision_by_the_calls_that_make_it(made: str, expected: tuple[str | None, bool | None]) -> None:
+    read = _read(f"{_LOADER}{made}\n")
+    assert (read.get("compute_dtype"), read.get("options.autocast")) == expected
+
+
+def test_a_loop_without_a_model_asks_for_it() -> None:
+    text = (
+        "from helpers import build, loader\nmodel, optimizer = build(vocab_size)\nfor x in loader:\n    model(x).backward()\n"
+        "    optimizer.step()\n"
+    )
+    with pytest.raises(QuestionError, match=r"the files name none: vramcast train MODEL --from FILE"):
+        training_question(text=text)
+    assert training_question("Qwen/Qwen2.5-0.5B-Instruct", text=text, micro_batch=2, seq=128).question.framework == "pytorch"
+
+
+def test_a_loop_that_is_no_language_model_is_no_training_program() -> None:
+    text = "import torch\nfor x, y in images:\n    loss(net(x), y).backward()\n    optimizer.step()\n"
+    told = text.replace("net(x)", "net(x, vocab_size)")
+    found = [[one.because for one in kinds_of(held.encode(), "train.py")] for held in (text, told)]
+    assert ["a loop with its own backward pass" in one for one in found] == [False, True]
+
+
+def test_comprehensions_and_objects_of_libraries() -> None:
+    text = (
+        "import argparse\nfrom peft import LoraConfig\nfrom trl import ModelConfig\n"
+        "from transformers import AutoModelForCausalLM, TrainingArguments\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--modules', default='q_proj, v_proj,')\n"
+        "args = parser.parse_args()\n"
+        "def parts(raw):\n    return [one.strip() for one in raw.split(',') if one.strip()]\n"
+        "own = ModelConfig(model_name_or_path='Qwen/Qwen2.5-0.5B-Instruct')\n"
+        "model = AutoModelForCausalLM.from_pretrained(own.model_name_or_path)\n"
+        "LoraConfig(r=4, target_modules=list(parts(args.modules)))\nTrainingArguments('o', per_device_train_batch_size=1)\n"
+    )
+    question = training_question(text=text).question
+    assert (question.model, question.adapter and question.adapter.targets) == ("Qwen/Qwen2.5-0.5B-Instruct", ("q_proj", "v_proj"))
