@@ -147,12 +147,12 @@ def layout_of(words: LayoutWords, gpus: int) -> tuple[Parallel, int]:
         asked = f"tp {model.tp} x pp {model.pp} x cp {model.cp} = {model.model_ranks}"
         raise QuestionError(f"{world} cards do not divide into {asked}")
     data = world // model.model_ranks
-    replicate = _replicas(words.get("replicate"), words.get("shard"), data)
+    replicate = _replicas(words.get("replicate"), words.get("shard"), data, model.model_ranks)
     return Parallel(**given, sp=model.sp, dp=data, replicate=replicate), world
 
 
-def _replicas(replicate: int | None, shard: int | None, data: int) -> int:
-    """From ``replicate``, from ``shard``, or from both when they agree."""
+def _replicas(replicate: int | None, shard: int | None, data: int, each: int) -> int:
+    """From ``replicate``, from ``shard``, or from both when they agree; ``each``: cards of one data-parallel rank."""
     if shard is None:
         return 1 if replicate is None else replicate
     if shard < 1:
@@ -160,5 +160,7 @@ def _replicas(replicate: int | None, shard: int | None, data: int) -> int:
     if data % shard or (replicate is not None and replicate * shard != data):
         asked = f"{replicate} replicas x {shard} shards" if replicate is not None else f"replicas of {shard} shards"
         fits = max(n for n in range(1, min(data, shard) + 1) if data % n == 0)
-        raise QuestionError(f"{data} data-parallel ranks are not {asked}: use --replicate {data // fits} --shard {fits}")
+        cards = (replicate or 1) * shard * each
+        told = f"use --replicate {data // fits} --shard {fits}, or {cards} cards (--gpu NAMEx{cards})"
+        raise QuestionError(f"{data} data-parallel ranks are not {asked}: {told}")
     return data // shard

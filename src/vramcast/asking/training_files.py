@@ -43,7 +43,9 @@ def _model_of(settings: Settings) -> None:
     Raises QuestionError for one that names none, and where a variable that nobody set holds the model or its shape.
     """
     from vramcast.reading.elsewhere import is_elsewhere, known_name
+    from vramcast.reading.training.model_names import suggested
 
+    _told_otherwise(settings)
     path = settings.get("model")
     if path is None:
         opened = {"model", *(f"shape.{name}" for name in SHAPE)} & settings.opened.keys()
@@ -60,9 +62,24 @@ def _model_of(settings: Settings) -> None:
     if (name := known_name(str(path))) is None:
         raise QuestionError(
             f"{printable(str(path))[:120]} is a folder of another machine, and no part of it names a known model: name it, "
-            f"vramcast train MODEL --from FILE{_told(settings)}"
+            f"vramcast train MODEL --from FILE{suggested(settings)}{_told(settings)}"
         )
     settings.replace("model", name, f"{settings.because['model']}: {printable(str(path))[:120]}, which is not here, by its name")
+
+
+def _told_otherwise(settings: Settings) -> None:
+    """A model that only a tag or a family names, where no key of the format does, or where that is an unknown folder."""
+    from vramcast.reading.elsewhere import is_elsewhere, known_name
+    from vramcast.reading.training.model_names import told_by_the_way
+
+    path, shape = settings.get("model"), settings.group("shape")
+    shaped = shape.get("layers") or shape.get("hidden") or any(name.startswith("shape.") for name in settings.opened)
+    if "model" in settings.opened or shaped:
+        return
+    if path is not None and (not is_elsewhere(str(path)) or known_name(str(path)) is not None):
+        return
+    if (told := told_by_the_way(settings)) is not None:
+        settings.replace("model", told[0], f"{told[1]}, the only key that names a model")
 
 
 def _absent(settings: Settings) -> str:
@@ -82,7 +99,10 @@ def no_model(settings: Settings | None) -> QuestionError:
     line = "no model: give an id, a path, or a shape (--layers, --hidden, --heads, --ffn, --vocab)"
     if settings is None:
         return QuestionError(line)
-    return QuestionError(f"{line}; the files name none{_absent(settings)}: vramcast train MODEL --from FILE{_told(settings)}")
+    from vramcast.reading.training.model_names import suggested
+
+    asked = f"vramcast train MODEL --from FILE{suggested(settings)}"
+    return QuestionError(f"{line}; the files name none{_absent(settings)}: {asked}{_told(settings)}")
 
 
 def _words_of(settings: Settings) -> dict[str, Any]:

@@ -21,6 +21,7 @@ _HEAD = 2**20
 _STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt", ".sh", ".bash",
                ".bat", ".cmd", ".ps1", ".service", ".env", ".ini", ".tf", ".sbatch", ".slurm")  # fmt: skip
 _NAMES_AN_ENGINE = "a configuration with a command"  # a mapping that names one, as those of rollouts do
+_OWN_KEYS = "an engine configuration"  # keys of an engine at the root, which a run with a section of it may have too
 _NO_MODEL = "an engine's arguments, and no model"
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _ROLLOUTS = "trl vllm-serve"  # TRL's server of answers beside a run
@@ -65,7 +66,7 @@ def kinds_of(data: bytes, name: str = "", *, folder: Any = None) -> tuple[Kind, 
     if any(
         kind.command == ("train", "--from") and kind.strength == CERTAIN for kind in found_
     ):  # an engine without a model: the rollouts of what trains
-        found_ = [kind for kind in found_ if kind.because != _NO_MODEL and kind.what != _NAMES_AN_ENGINE]
+        found_ = [kind for kind in found_ if kind.because != _NO_MODEL and kind.what not in (_NAMES_AN_ENGINE, _OWN_KEYS)]
         if _ROLLOUTS in text:
             found_ = [kind for kind in found_ if kind.command != ("serve", "--from")]
     return tuple(sorted(found_, key=lambda kind: -kind.strength))

@@ -73,7 +73,7 @@ TWICE = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, "bf16": 
         ("c.sh", TWO, {"micro_batch": 2, "gpus": 8, "parallel.tp": None, "zero": 3}),
         ("d.sh", ELSEWHERE, {"zero": 2, "micro_batch": 1, "gpus": 8}),
         ("e.py", PADDED, {"seq": 4096, "model": "~/org/Chat-7b", "micro_batch": 2}),
-        ("f.sh", CHAT, {"offload": ["parameters", "optimizer"], "adapter.targets": ("all-linear",), "adapter.rank": 128}),
+        ("f.sh", CHAT, {"offload": ["optimizer"], "adapter.targets": ("all-linear",), "adapter.rank": 128}),
         ("g.sh", SAVED, {"adapter.targets": ("q_proj", "v_proj", "o_proj"), "quant": "nf4",
                          "adapter.modules_to_save": ("embed_tokens", "lm_head")}),
         ("h.json", TWICE, {"zero": 2, "compute_dtype": "bfloat16"}),

@@ -125,6 +125,18 @@ IDLE = (
 )  # fmt: skip
 
 
+def parameters_stay(settings: Settings) -> None:
+    """Below stage 3 ``offload_param`` moves nothing (DeepSpeed 0.19, runtime/zero/config.py: valid only with stage 3)."""
+    held, stage = settings.get("offload") or [], settings.get("zero")
+    if "parameters" not in held or stage is None or stage >= 3 or settings.get("fsdp"):
+        return
+    kept = [part for part in held if part != "parameters"]
+    settings.unread.append(f"offload_param (read at stage 3 alone, and this is stage {stage}: parameters stay on the card)")
+    settings.drop("offload")
+    if kept:
+        settings.put("offload", kept, settings.because["offload"])
+
+
 def _without_stage(settings: Settings) -> None:
     """Megatron's layers under DeepSpeed without ZeRO, whose rules begin at stage 1."""
     if max(settings.get(f"parallel.{name}") or 1 for name in ("tp", "pp")) == 1:

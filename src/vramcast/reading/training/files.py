@@ -9,17 +9,16 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.beside import path_from, texts_beside
-from vramcast.reading.training import markdown, objectives, shared
+from vramcast.reading.training import markdown, model_names, objectives, shared
 from vramcast.reading.training.accelerate import without_launcher
 from vramcast.reading.training.formats import (
     BESIDE,
     by_rules,
-    cards_of_layout,
     embedded,
     finish_format,
     format_of,
-    quantised_by_name,
     rules_of,
+    settle,
     sure_of,
 )
 from vramcast.reading.training.hydra import composed, interpolated
@@ -61,9 +60,8 @@ def _finished(formats: list[str], settings: Settings) -> Settings:
     """The settings after the last step of every format, the framework's own first."""
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
-    cards_of_layout(settings)
-    quantised_by_name(settings)
-    settings.drop("task.of_name", "zero.file")
+    settle(settings)
+    settings.drop("task.of_name", "zero.file", "off.bfloat16", "off.float16")
     return settings
 
 
@@ -232,6 +230,7 @@ def _apply(mapping: dict[str, Any], settings: Settings, *, where: str, otherwise
         settings.put("file.deepspeed", pointed, f"{where}: deepspeed")
         mapping = {key: value for key, value in mapping.items() if key != "deepspeed"}
     keys = interpolated(underscored(flat(mapping)))
+    model_names.note(settings, keys, where)
     name = _format_or(keys, where, otherwise)
     if name != "shared" or (found := embedded(mapping)) is None:
         by_rules(name, keys, settings, where=where)

@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any, Protocol, cast
 
 from vramcast.errors import QuestionError
-from vramcast.reading.training import shared, tables
+from vramcast.reading.training import model_names, shared, tables
+from vramcast.reading.training.deepspeed import parameters_stay
 from vramcast.reading.training.idle_keys import idle_keys
 from vramcast.reading.training.keys import Rule, apply, flag, flat
 from vramcast.reading.training.settings import Settings
@@ -96,6 +97,7 @@ def _is_off(key: str, keys: dict[str, Any]) -> bool:
 def by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str, launch: tuple[str, ...] = ()) -> None:
     """Read a file's keys by its format's rules, then those left over by the names that programs share."""
     keys = switched(keys, settings)
+    model_names.note(settings, keys, where)
     if name == "shared":
         shared.read(settings, keys, where=where)
         return
@@ -105,7 +107,7 @@ def by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str,
     settings.idle += [f"{line.split(' ', 1)[0]} (off)" for line in settings.unread if line in off]
     settings.unread[:] = [line for line in settings.unread if line not in off]
     if name not in BESIDE and name not in tables.tables():
-        shared.also(settings, keys, where=where)
+        shared.also(settings, keys, where=where, generic=name == "huggingface")
 
 
 def embedded(mapping: dict[str, Any], above: str = "") -> tuple[str, dict[str, Any]] | None:
@@ -175,6 +177,13 @@ def quantised_by_name(settings: Settings, typed: str = "") -> None:
     if named and settings.get("method") == "lora" and not settings.get("quant"):
         settings.put("quant", _SCHEMES[named[1].lower()], f"{_BY_NAME}{model}")
         settings.replace("method", "qlora")
+
+
+def settle(settings: Settings) -> None:
+    """What the settings of all the files mean together, whatever their formats."""
+    cards_of_layout(settings)
+    parameters_stay(settings)
+    quantised_by_name(settings)
 
 
 def finish_format(name: str, settings: Settings) -> None:

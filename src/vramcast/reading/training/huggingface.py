@@ -55,8 +55,15 @@ OPTIMIZER_ARGS = {"rank": "options.optimizer_rank"}
 
 
 def precision(word: str) -> Rule:
-    """bf16, fp16: the type of the matmuls, when the switch is on."""
-    return "compute_dtype", when(word)
+    """bf16, fp16: the type of the matmuls, when the switch is on; that it was turned off stands against defaults."""
+
+    def read(settings: Settings, value: Any, because: str) -> None:
+        if flag(value):
+            settings.put("compute_dtype", word, because)
+        elif flag(value) is False:
+            settings.put(f"off.{word}", True, because)
+
+    return read
 
 
 def checkpointing(settings: Settings, value: Any, because: str) -> None:
@@ -322,7 +329,9 @@ def finish(settings: Settings) -> None:
     if framework == "trl":
         settings.default("seq", 1024, "TRL: max_length 1024")
         if settings.get("options.autocast") is not False:
-            settings.put("compute_dtype", "bfloat16", "TRL: bf16 unless fp16")
+            off = settings.get("off.bfloat16") and settings.get("framework") == "trl"  # Unsloth follows the model's own type
+            because = settings.because["off.bfloat16"] if off else "TRL: bf16 unless fp16"
+            settings.put("compute_dtype", "float32" if off else "bfloat16", because)
     sharded(settings, version=2)
     adapters(settings, rank=16 if framework == "trl" else 8)
     evaluation(settings)

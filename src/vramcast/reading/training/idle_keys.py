@@ -4,6 +4,8 @@ By format, from the dataclasses that the program itself parses its files with; `
 their releases. What does change memory and is read by no rule is not here: an answer lists it as unread.
 """
 
+import re
+
 _BY_FORMAT = {
     "huggingface": """
     average_tokens_across_devices batch_eval_metrics ddp_backend ddp_broadcast_buffers ddp_static_graph debug
@@ -62,15 +64,34 @@ _SHARED = frozenset(
     data_seed shuffle_seed shuffle project project_name run_name entity tags report_to logging_steps save_steps eval_steps
     save_strategy save_total_limit output_dir logging_dir learning_rate lr weight_decay warmup_ratio warmup_steps
     lr_scheduler_type num_train_epochs num_epochs epochs max_steps max_grad_norm adam_beta1 adam_beta2 adam_epsilon betas eps
+    validation_data schema_version early_stopping_patience max_train_samples max_eval_samples setup_chat_format experiment_name
+    eval_dataset_split lora_bias tracking_uri hf_token wandb_project wandb_entity wandb_api_key wandb_run_name hf_repo_id
+    eval_dataset_id_or_path bnb_4bit_compute_dtype val_split val_ratio test_ratio train_ratio val_size log_level cache_dir
     label_smoothing chat_template system_prompt text_field push_to_hub hub_model_id temperature top_p top_k dataloader_num_workers
     """.split()  # noqa: SIM905
 )
 
 
+_SAMPLES = frozenset(
+    "generation generate sampling sampler inference rollout eval evaluation decoding sampling_params gen_kwargs vllm grpo".split()  # noqa: SIM905
+)
+
+
+def of_quantised_weights(parts: list[str]) -> bool:
+    """Whether a key is the type that quantised weights are multiplied in, which no buffer of the step has."""
+    return parts[-1] == "compute_dtype" and any(re.search("quant|bnb|bitsandbytes", section) for section in parts[:-1])
+
+
 def idle_anywhere(key: str) -> bool:
     """Whether a key of any program's file costs nothing, by its last part."""
     parts = key.lower().replace("-", "_").split(".")
-    return parts[-1] in _SHARED or (parts[-1] == "alpha" and any("lora" in part or "peft" in part for part in parts[:-1]))
+    if parts[-1] == "top_k" and len(parts) > 1 and not _SAMPLES & set(parts[:-1]):  # of a model: its active experts
+        return False
+    return (
+        parts[-1] in _SHARED
+        or of_quantised_weights(parts)
+        or (parts[-1] == "alpha" and any("lora" in part or "peft" in part for part in parts[:-1]))
+    )
 
 
 def idle_keys(form: str) -> frozenset[str]:

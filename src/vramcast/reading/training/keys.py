@@ -128,6 +128,8 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
         elif any(isinstance(one, str) and OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
             settings.unread.append(f"{key} ({value})")
             settings.leave_open(rule[0] if isinstance(rule, tuple) else "", value)
+        elif value in (None, "") and isinstance(rule, tuple) and rule[0] == "adapter.on":
+            settings.put(rule[0], False, f"{where}: {key}, which is empty")  # every program takes an empty switch for off
         elif value is not None and value != "":
             settings.refused = ""
             read_key(settings, rule, key, value, where)

@@ -75,8 +75,11 @@ def _longest_of_lists(keys: Mapping[str, Any]) -> dict[str, int]:
 _SHOWN = 12
 
 
-def also(settings: Settings, keys: Mapping[str, Any], *, where: str, every: bool = False) -> None:
-    """Read by their shared names the keys that the rules of a file's own format left unread; ``every``: all of them."""
+def also(settings: Settings, keys: Mapping[str, Any], *, where: str, every: bool = False, generic: bool = False) -> None:
+    """Read by their shared names the keys that the rules of a file's own format left unread; ``every``: all of them.
+
+    ``generic``: the format is anybody's, so that what costs nothing in any program costs nothing at its root either.
+    """
     if every:
         for key, value in keys.items():
             _taken(settings, key, value, where)
@@ -88,7 +91,7 @@ def also(settings: Settings, keys: Mapping[str, Any], *, where: str, every: bool
         key = line.split(" ", 1)[0]
         if key not in keys or not _taken(settings, key, keys[key], where):
             plain = line.split(" (did you mean", 1)[0]
-            costless = plain == key and "." in key and idle_anywhere(key) and not ELSEWHERE & set(key.split("."))
+            costless = plain == key and (generic or "." in key) and idle_anywhere(key) and not ELSEWHERE & set(key.split("."))
             (settings.idle if costless else settings.unread).append(plain if costless else line)
     for key in [one for one in settings.idle if "." in one and one in keys]:  # a section's name is not the key's
         rule = rule_of(key)
@@ -106,6 +109,8 @@ def _taken(settings: Settings, key: str, value: Any, where: str) -> bool:
     if isinstance(value, str) and OPEN.search(value) and not named:
         settings.leave_open(rule[0] if isinstance(rule, tuple) else "", value)
         return False
+    if value in (None, "") and isinstance(rule, tuple) and rule[0] == "adapter.on":
+        settings.put(rule[0], False, f"{where}: {key}, which is empty")
     if value is None:
         return True
     try:

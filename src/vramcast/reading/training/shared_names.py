@@ -4,11 +4,15 @@ import re
 from typing import Any
 
 from vramcast.reading.training import huggingface
+from vramcast.reading.training.idle_keys import of_quantised_weights
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, text, whole
 from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.training.optimizers.rules import optimizer as known_optimizer
 
-_PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "16": "float16", "fp8": "fp8"}
+_PRECISIONS = {
+    "bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "16": "float16", "fp8": "fp8",
+    "fp32": "float32", "float32": "float32", "32": "float32", "no": "float32", "false": "float32",
+}  # fmt: skip
 # Sections of other models, other phases and other programs than the trained step.
 ELSEWHERE = frozenset(
     """
@@ -211,6 +215,9 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("shape.heads", whole), "num_attention_heads n_head n_heads nhead nheads"),
     (("shape.kv_heads", whole), "num_key_value_heads num_query_groups n_kv_heads n_kv_head num_kv_heads"),
     (("shape.ffn", whole), "intermediate_size ffn_hidden_size ffn_dim dim_ff dim_feedforward d_ff"),
+    (("shape.experts", whole), "num_experts num_local_experts n_routed_experts moe_num_experts"),
+    (("shape.active", whole), "num_experts_per_tok num_experts_per_token moe_top_k moe_topk moe_router_topk"),
+    (("shape.expert_ffn", whole), "moe_intermediate_size moe_ffn_hidden_size"),
     (("shape.vocab", whole), "vocab_size padded_vocab_size"),
     (("shape.tied", flag), "tie_word_embeddings tied_embeddings tie_embeddings"),
     (("tokens.at_once", whole), "max_batch_len max_tokens_per_gpu max_token_in_packing batch_max_len max_tokens_per_microbatch "
@@ -277,6 +284,7 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"distributed|train|training", frozenset({"compile"}), ("compile", flag)),
     (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), sharding),
     (r"model", frozenset({"dim"}), ("shape.hidden", whole)),
+    (r"\w*moe\w*|router|experts", frozenset({"top_k", "topk"}), ("shape.active", whole)),
     (r"fsdp\w*", frozenset({"enable", "enabled"}), _fsdp),
     (r"fsdp", frozenset({"param_offload", "offload_params", "cpu_offload"}), huggingface.offloads("parameters")),
     (r"fsdp", frozenset({"optimizer_offload"}), huggingface.offloads("optimizer")),
@@ -302,7 +310,7 @@ def rule_of(key: str) -> Rule | None:
         parts
     ):  # the answers that are learnt from
         return "length.target", whole
-    if _of_another_phase(parts[:-1]):
+    if _of_another_phase(parts[:-1]) or of_quantised_weights(parts):
         return None
     if len(parts) > 1:
         for section, own, rule in _IN_SECTION:
