@@ -33,11 +33,16 @@ _MOUNTS = frozenset({"models", "model", "mnt", "data", "workspace", "weights", "
 
 
 class Launched(msgspec.Struct, frozen=True, kw_only=True):
-    """The launch that is meant, what its artefact was taken for, and the model that is typed over its own."""
+    """The launch that is meant, what its artefact was taken for, and the model that is typed over its own.
+
+    ``sharing``: other servers like it on the same cards; ``unplaced``: it has copies, and nothing says which card each takes.
+    """
 
     launch: "Launch"
     kind: str = "command line"
     model: str | None = None
+    sharing: int = 0
+    unplaced: bool = False
 
 
 def launched(
@@ -68,9 +73,9 @@ def _from_files(files: Sequence[str], variables: Mapping[str, str], only: str | 
         alone = _settings(environments[0], variables) if len(environments) == 1 else ServingFile(kind="")
         if not alone.launches:
             raise QuestionError(f"{environments[0]} gives variables alone: add the file that uses them, --from compose.yml")
-        return Launched(launch=_chosen(alone, environments[0], only), kind=alone.kind)
+        return _chosen(alone, environments[0], only)
     found = _read(held[0], {**variables_of(environments), **variables})
-    return Launched(launch=_chosen(found, held[0], only), kind=found.kind)
+    return _chosen(found, held[0], only)
 
 
 def _settings(file: str, variables: Mapping[str, str]) -> "ServingFile":
@@ -101,10 +106,10 @@ def _in_place_of_model(
 
     if is_serving_file(model):
         file = read_serving_file(model, variables=variables)
-        return Launched(launch=_chosen(file, model, only), kind=file.kind), tuple(flags)
+        return _chosen(file, model, only), tuple(flags)
     held = LaunchContext(where="the pasted line", variables=dict(variables))
     if " " in model and (several := read_script(model, held)):
-        return Launched(launch=_chosen(ServingFile(kind="command line", launches=several), "the pasted text", only)), tuple(flags)
+        return _chosen(ServingFile(kind="command line", launches=several), "the pasted text", only), tuple(flags)
     if typed and program_of([model, *flags]) and (several := read_script(shlex.join([model, *flags]), held)):
         return Launched(launch=several[0]), ()
     return None
@@ -123,7 +128,7 @@ def _read(file: str, variables: Mapping[str, str]) -> Any:
     return read_serving_text(text, "standard input", variables=variables)
 
 
-def _chosen(found: Any, what: str, only: str | None) -> "Launch":
+def _chosen(found: Any, what: str, only: str | None) -> Launched:
     """The launch that is meant. Raises QuestionError where several are, with their names."""
     launches: tuple[Launch, ...] = found.launches
     name = what.rsplit("/", 1)[-1] if what != "-" else "standard input"
@@ -134,15 +139,27 @@ def _chosen(found: Any, what: str, only: str | None) -> "Launch":
         if not meant:
             raise QuestionError(f"{name} starts no engine called {only[:60]!r}: it has {_listed(launches)}")
         if len(meant) == 1 or only in (meant[0].name, meant[0].model):
-            return meant[0]
+            return Launched(launch=meant[0], kind=found.kind)
         launches = tuple(meant)
     if len(launches) > 1 and len(_alike(launches)) == 1:
-        return msgspec.structs.replace(launches[0], replicas=len(launches) * launches[0].replicas)
+        launch, sharing, unplaced = _copies_of(launches)
+        return Launched(launch=launch, kind=found.kind, sharing=sharing, unplaced=unplaced)
     if len(launches) > 1:
         raise QuestionError(
             f"{name} starts {len(launches)} engines: choose one with --only NAME or its number: {_listed(launches)}"
         )
-    return launches[0]
+    return Launched(launch=launches[0], kind=found.kind)
+
+
+def _copies_of(launches: "Sequence[Launch]") -> tuple["Launch", int, bool]:
+    """The first of servers that are alike, how many others its cards hold, and whether nobody says which card each takes."""
+    shown = [one.devices for one in launches]
+    copies = msgspec.structs.replace(launches[0], replicas=len(launches) * launches[0].replicas)
+    if not all(shown):  # whole cards that a cluster hands out are each server's own
+        return copies, 0, any(shown) or not all(one.gpus for one in launches)
+    fullest = max(sum(card in other for other in shown) for card in {card for cards in shown for card in cards})
+    places = len({frozenset(cards) for cards in shown})
+    return msgspec.structs.replace(launches[0], replicas=places * launches[0].replicas), fullest - 1, False
 
 
 def _alike(launches: "Sequence[Launch]") -> dict[object, list[int]]:
@@ -207,8 +224,27 @@ def question_of_launch(
     return msgspec.structs.replace(
         answer,
         assumed=(*assumed, *kept),
-        unmodelled=(*_in_place_of(launch, table.name), *unread, *beside.unmodelled, *found.unmodelled),
+        unmodelled=(*_in_place_of(launch, table.name), *_others(held, answer), *unread, *beside.unmodelled, *found.unmodelled),
     )
+
+
+def _others(held: Launched, answer: Asked[Serving]) -> tuple[Unmodelled, ...]:
+    """What is said of servers like this one that stand, or may stand, on the same cards."""
+    from vramcast.asking.asked import answer_serving
+    from vramcast.units import gib
+
+    where = held.launch.where or "the file"
+    if held.unplaced:
+        what = f"{where} starts {held.launch.replicas} like this and does not say which card each takes: those on one share it"
+        return (Unmodelled(f"{what}, and the verdict is for one alone"),)
+    if not held.sharing:
+        return ()
+    found = answer_serving(answer, advises=False)
+    each = round(max(rank.claimed_bytes for rank in found.ranks))
+    room = f" of {gib(found.fit.capacity_bytes)}" if found.fit and found.fit.capacity_bytes else ""
+    cards = ", ".join(held.launch.devices)[:40]
+    what = f"{held.sharing} more like this on the same cards ({cards}): together {gib((1 + held.sharing) * each)}{room} of each"
+    return (Unmodelled(f"{what}, and the verdict is for one alone", held.sharing * each),)
 
 
 def _without_counted(found: "SortedFlags", beside: "ExtraModels") -> "SortedFlags":

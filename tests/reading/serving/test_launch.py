@@ -39,7 +39,7 @@ def test_scripts_are_read_and_not_run(tmp_path: Path) -> None:
     )
     (found,) = read_serving_file(str(file)).launches
     flags = ("--max-model-len", "8192", "-tp", "4")
-    assert found == Launch(engine="vllm", model="m/x", flags=flags, gpus=4, where="serve.sh")
+    assert found == Launch(engine="vllm", model="m/x", flags=flags, gpus=4, devices=("0", "1", "2", "3"), where="serve.sh")
 
 
 def test_compose_files_tell_version_and_cards(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from vramcast.errors import QuestionError
 from vramcast.reading.serving.environment import read_environment_file, variable_of, variables_of_engine
 from vramcast.reading.serving.flags import Flag, ParsedFlags, parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, LaunchContext, visible_cards
+from vramcast.reading.serving.launch import Launch, LaunchContext, visible_devices
 from vramcast.reading.serving.programs import Program, engine_of_flags, image_engine
 from vramcast.reading.shell.variables import open_names, resolved
 
@@ -40,7 +40,8 @@ def launch_of(program: Program, held: LaunchContext, environment: Mapping[str, s
     return msgspec.structs.replace(
         Launch(engine=_engine(program, flags), model=model, version=program.version, name=name, where=held.where),
         flags=words_of_flags(flags),
-        gpus=visible_cards(environment),
+        gpus=len(shown := visible_devices(environment)),
+        devices=shown,
         places=places,
         idle=tuple(variables.idle),
         speed=tuple(variables.speed),
@@ -118,11 +119,11 @@ def _leaf(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1][:80]
 
 
-def set_around(program: Program, held: LaunchContext) -> tuple[dict[str, str], int]:
-    """Variables and cards that a container's or a job starter's own words set."""
+def set_around(program: Program, held: LaunchContext) -> tuple[dict[str, str], int, tuple[str, ...]]:
+    """Variables that a container's or a job starter's own words set, how many cards, and which where they say so."""
     before = program.before
     found: dict[str, str] = {}
-    cards = 0
+    cards, devices = 0, tuple[str, ...]()
     for word, following in zip(before, (*before[1:], ""), strict=False):
         name, joined, value = word.partition("=")
         if not name.startswith("-"):
@@ -136,8 +137,15 @@ def set_around(program: Program, held: LaunchContext) -> tuple[dict[str, str], i
         elif name == "--env-file" and (text := held.text_of(given)) is not None:
             found |= {key: entry for key, entry in read_environment_file(text).items() if key not in found}
         elif name in ("--gpus", "--gres", "--gpus-per-node", "--gpus-per-task", "--device", "-G"):
-            cards = cards_of(given) or cards
-    return found, cards
+            cards, devices = cards_of(given) or cards, devices_of(given) or devices
+    return found, cards, devices
+
+
+def devices_of(text: str) -> tuple[str, ...]:
+    """The ids in ``"device=0,1"`` and ``nvidia.com/gpu=1``; none where a number alone is asked for, or all."""
+    name, _, ids = text.strip("\"'").partition("=")
+    named = name in ("device", "nvidia.com/gpu") and ids not in ("", "all") and not open_names(ids)
+    return tuple(one.strip() for one in ids.split(",") if one.strip()) if named else ()
 
 
 def _is_value(before: Sequence[str], word: str) -> bool:

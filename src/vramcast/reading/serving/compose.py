@@ -17,6 +17,7 @@ from vramcast.untrusted import parse_yaml
 
 NAME = "compose file"
 _DEEPEST = 8
+_MOST_CARDS = 1024
 
 
 def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
@@ -62,7 +63,8 @@ def _container(name: str, service: Mapping[str, Any], held: LaunchContext) -> Co
         entry=entry or built.entry,
         arguments=arguments or (() if entry else built.arguments),
         environment={**built.environment, **{key: _filled(value, held) for key, value in environment.items()}},
-        gpus=_devices(service),
+        gpus=_cards(service),
+        devices=_devices(service),
         replicas=replicas if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas > 0 else 1,
     )
 
@@ -136,12 +138,27 @@ def _files(value: Any) -> list[str]:
     return [str(entry.get("path")) if isinstance(entry, dict) else str(entry) for entry in entries]
 
 
-def _devices(service: Mapping[str, Any]) -> int:
-    """Cards that compose reserves: ``count`` or ``device_ids``; 0 for all or none said."""
+def _reserved(service: Mapping[str, Any]) -> dict[str, Any]:
     found: Any = service
     for key in ("deploy", "resources", "reservations", "devices"):
         found = found.get(key) if isinstance(found, dict) else None
-    device = found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+    return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+
+
+def _devices(service: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which cards compose reserves: ``device_ids``, or the first ``count`` of the machine (moby's daemon/nvidia_linux.go)."""
+    device = _reserved(service)
+    ids, count = device.get("device_ids"), device.get("count")
+    if isinstance(ids, list):
+        return tuple(one.strip() for entry in ids for one in str(entry).split(","))
+    if isinstance(count, int) and not isinstance(count, bool) and 0 < count < _MOST_CARDS:
+        return tuple(str(card) for card in range(count))
+    return ()
+
+
+def _cards(service: Mapping[str, Any]) -> int:
+    """How many cards compose reserves: ``count`` or ``device_ids``; 0 for all or none said."""
+    device = _reserved(service)
     ids, count = device.get("device_ids"), device.get("count")
     if isinstance(ids, list):
         return sum(len(str(entry).split(",")) for entry in ids)

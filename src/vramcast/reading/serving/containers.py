@@ -7,7 +7,7 @@ import msgspec
 
 from vramcast.reading.serving.commands import launch_of, of_image
 from vramcast.reading.serving.environment import engine_of_environment
-from vramcast.reading.serving.launch import Launch, LaunchContext
+from vramcast.reading.serving.launch import Launch, LaunchContext, devices_within
 from vramcast.reading.serving.programs import Program, image_engine, program_of
 from vramcast.reading.serving.scripts import launches_of
 from vramcast.reading.serving.words import plain_word
@@ -25,13 +25,17 @@ _LABELS = (
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """``entry``: the words that replace the image's entry point; ``arguments``: those after them; ``replicas``: of the pod."""
+    """``entry``: the words that replace the image's entry point; ``arguments``: those after them; ``replicas``: of the pod.
+
+    ``devices``: which of the machine's cards it is given, where that is said.
+    """
 
     image: str = ""
     entry: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     gpus: int = 0
+    devices: tuple[str, ...] = ()
     card: str = ""
     replicas: int = 1
     name: str = ""
@@ -66,6 +70,8 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
             launch,
             version=launch.version or (told[1] if told and told[0] == launch.engine else None),
             gpus=self.gpus or launch.gpus,
+            # numbers in a pod that was given whole cards count through those alone
+            devices=devices_within(self.devices, launch.devices) if self.devices or not self.gpus else (),
             card=launch.card or self.card,
             replicas=self.replicas,
         )

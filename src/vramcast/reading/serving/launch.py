@@ -9,7 +9,9 @@ from vramcast.reading.shell.variables import open_names
 
 # Engines that this program can read and has no memory rules for, by the name that people know.
 UNMODELLED = {"ktransformers": "KTransformers", "mlx": "MLX", "lightllm": "LightLLM"}
-_CARDS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+# what a program may use of the cards that it is given, and what it is given (NVIDIA's container runtime, ROCm's driver)
+_CARDS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_GIVEN = ("NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +20,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     ``name``: what the file calls it (a service, a deployment); ``where``: the file and the key that hold it; ``places``: flags by
     name that were said elsewhere, and where; ``card``: the card that the file selects; ``idle``, ``speed`` and ``unread``: keys
     beside the flags that change neither memory nor speed, that choose kernels, and that no rule reads; ``replicas``:
-    copies that share nothing.
+    copies that share nothing; ``devices``: which of the machine's cards it is shown, by number or id, where that is said.
     """
 
     engine: str
@@ -26,6 +28,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     version: str | None = None
     gpus: int = 0
+    devices: tuple[str, ...] = ()
     name: str = ""
     where: str = ""
     places: dict[str, str] = {}
@@ -65,10 +68,22 @@ class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, variables={**more, **self.variables})
 
 
-def visible_cards(environment: Mapping[str, str]) -> int:
-    """How many cards an environment shows to a program; 0 where it says nothing, or all."""
-    for name in _CARDS:
-        value = environment.get(name, "").strip("\"'")
-        if value and value not in ("all", "void", "none") and not open_names(value):
-            return len([part for part in re.split(r"[,\s]+", value) if part])
-    return 0
+def visible_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The cards that an environment shows to a program; none where it says nothing, or all."""
+    inner, outer = (next((found for name in names if (found := _listed(environment, name))), ()) for names in (_CARDS, _GIVEN))
+    return devices_within(outer, inner)
+
+
+def _listed(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
+    value = environment.get(name, "").strip("\"'")
+    if not value or value in ("all", "void", "none") or open_names(value):
+        return ()
+    return tuple(part for part in re.split(r"[,\s]+", value) if part)
+
+
+def devices_within(outer: tuple[str, ...], inner: tuple[str, ...]) -> tuple[str, ...]:
+    """The machine's cards that a program in a container sees: numbers inside it count through what the container was given."""
+    if not outer or not inner:
+        return outer or inner
+    chosen = tuple(outer[int(one)] for one in inner if one.isdigit() and int(one) < len(outer))
+    return chosen if len(chosen) == len(inner) else outer

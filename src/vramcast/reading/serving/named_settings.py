@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
 from vramcast.reading.serving.environment import engine_of_environment, read_environment_file
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, LaunchContext, visible_cards
+from vramcast.reading.serving.launch import Launch, LaunchContext, visible_devices
 
 NAME = "file of settings"
 # Names that alone one engine has, beside those of its own configuration file.
@@ -77,7 +77,8 @@ def read(text: str, held: LaunchContext) -> tuple[Launch, ...]:
         return ()
     engine, settings, model = found
     flags = words_of_flags(parsed_flags(engine, flags_of_mapping({k: _switch(v) for k, v in settings.items()})).flags)
-    return (Launch(engine=engine, model=model, flags=flags, where=held.where, gpus=visible_cards(variables)),)
+    shown = visible_devices(variables)
+    return (Launch(engine=engine, model=model, flags=flags, where=held.where, gpus=len(shown), devices=shown),)
 
 
 def _switch(value: str) -> object:

@@ -8,7 +8,7 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.reading.serving.commands import cards_of, launch_of, set_around
 from vramcast.reading.serving.harness import evaluated
-from vramcast.reading.serving.launch import Launch, LaunchContext
+from vramcast.reading.serving.launch import Launch, LaunchContext, devices_within
 from vramcast.reading.serving.own_programs import with_flags_of_engine
 from vramcast.reading.serving.programs import Program, program_of
 from vramcast.reading.shell import ShellStart, open_names, read_script_text
@@ -46,14 +46,14 @@ def launches_of(
     program = program_of(words)
     if program is None or (program.engine and not program.shell and not program.words and _holds_command(words)):
         return _otherwise(words, held, dict(environment or {}), name, depth)
-    around, cards = set_around(program, held)
+    around, cards, devices = set_around(program, held)
     shown = {**(environment or {}), **around}
     if program.shell:
         arguments = program.words[1:]  # the first is the script's own name
         found = read_script(program.shell, held, environment=shown, arguments=arguments, name=name, depth=depth + 1)
-        return tuple(_with_cards(_with_release(launch, program), cards) for launch in found)
+        return tuple(_with_cards(_with_release(launch, program), cards, devices) for launch in found)
     launch = launch_of(program, held, shown, name)
-    return (_with_cards(launch, cards),) if launch else ()
+    return (_with_cards(launch, cards, devices),) if launch else ()
 
 
 def _holds_command(words: Sequence[str]) -> bool:
@@ -168,5 +168,6 @@ def _with_release(launch: Launch, program: Program) -> Launch:
     return msgspec.structs.replace(launch, version=launch.version or program.version) if same else launch
 
 
-def _with_cards(launch: Launch, cards: int) -> Launch:
-    return msgspec.structs.replace(launch, gpus=cards) if cards and not launch.gpus else launch
+def _with_cards(launch: Launch, cards: int, devices: tuple[str, ...]) -> Launch:
+    """The launch with the cards that its container or job was given."""
+    return msgspec.structs.replace(launch, gpus=launch.gpus or cards, devices=devices_within(devices, launch.devices))

@@ -1,0 +1,74 @@
+"""Servers that are alike: copies on cards of their own are told as such, those on one card share it."""
+
+from pathlib import Path
+
+import pytest
+
+from vramcast.asking.serving import serving_question
+
+LINE = "vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 0.45 --max-model-len 4096 --port {}"
+
+
+def _compose(*cards: str) -> str:
+    service = """
+  s{0}:
+    image: vllm/vllm-openai:v0.11.0
+    command: --model Qwen/Qwen3-8B --gpu-memory-utilization 0.45 --max-model-len 4096 --port 800{0}
+    deploy:
+      resources:
+        reservations:
+          devices:
+            - driver: nvidia
+              {1}
+              capabilities: [gpu]
+"""
+    return "services:" + "".join(service.format(place, card) for place, card in enumerate(cards))
+
+
+def _lines(*before: str) -> str:
+    return "\n".join(f"{words} {LINE.format(8000 + place)} &".strip() for place, words in enumerate(before))
+
+
+POD = """apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: s{0}}}
+spec:
+  template:
+    spec:
+      containers:
+        - image: vllm/vllm-openai:v0.11.0
+          args: [--model, Qwen/Qwen3-8B, --max-model-len, "4096"]
+          env: [{{name: CUDA_VISIBLE_DEVICES, value: "0"}}]
+          resources: {{limits: {{nvidia.com/gpu: 1}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "copies", "said"),
+    [
+        ("run.sh", _lines("CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"), 2, ""),
+        ("run.sh", _lines("CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=0"), 1, "1 more like this on the same cards (0): together 70."),
+        ("run.sh", _lines("CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"), 2, "1 more like this"),
+        ("run.sh", _lines("", ""), 2, "starts 2 like this and does not say which card each takes"),
+        ("run.sh", _lines("NVIDIA_VISIBLE_DEVICES=2 CUDA_VISIBLE_DEVICES=0", "NVIDIA_VISIBLE_DEVICES=3 CUDA_VISIBLE_DEVICES=0"), 2, ""),
+        ("compose.yml", _compose('device_ids: ["0"]', 'device_ids: ["1"]'), 2, ""),
+        ("compose.yml", _compose('device_ids: ["1"]', 'device_ids: ["1"]'), 1, "1 more like this on the same cards (1)"),
+        ("compose.yml", _compose("count: 1", "count: 1"), 1, "1 more like this on the same cards (0)"),
+        ("pods.yaml", "---\n".join(POD.format(place) for place in (1, 2)), 2, ""),
+    ],
+)  # fmt: skip
+def test_copies_and_those_that_share(tmp_path: Path, file: str, text: str, copies: int, said: str) -> None:
+    (tmp_path / file).write_text(text)
+    asked = serving_question(None, files=[str(tmp_path / file)], gpu="H100 SXM5 80GB")
+    assert [a.value for a in asked.assumed if a.name == "replicas"] == ([copies] if copies > 1 else [])
+    told = [u.what for u in asked.unmodelled if "like this" in u.what]
+    assert len(told) == bool(said)
+    assert not said or said in told[0]
+
+
+def test_what_shares_a_card_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(_lines("CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=0"))
+    asked = serving_question(None, files=[str(tmp_path / "run.sh")], gpu="H100 SXM5 80GB")
+    bounds = [u.bound_bytes for u in asked.unmodelled if "same cards" in u.what]
+    assert bounds[0] is not None
+    assert 35 * 2**30 < bounds[0] < 36 * 2**30
