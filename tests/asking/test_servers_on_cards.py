@@ -26,7 +26,8 @@ def _compose(*cards: str) -> str:
 
 
 def _lines(*before: str) -> str:
-    return "\n".join(f"{words} {LINE.format(8000 + place)} &".strip() for place, words in enumerate(before))
+    shown = (words.replace("=", "_VISIBLE_DEVICES=") for words in before)
+    return "\n".join(f"{words} {LINE.format(8000 + place)} &".strip() for place, words in enumerate(shown))
 
 
 POD = """apiVersion: apps/v1
@@ -46,11 +47,11 @@ spec:
 @pytest.mark.parametrize(
     ("file", "text", "copies", "said"),
     [
-        ("run.sh", _lines("CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"), 2, ""),
-        ("run.sh", _lines("CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=0"), 1, "1 more like this on the same cards (0): together 70."),
-        ("run.sh", _lines("CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"), 2, "1 more like this"),
+        ("run.sh", _lines("CUDA=0", "CUDA=1"), 2, ""),
+        ("run.sh", _lines("CUDA=0", "CUDA=0"), 1, "1 more like this on the same cards (0): together 70."),
+        ("run.sh", _lines("CUDA=1", "CUDA=1", "CUDA=0"), 2, "1 more like this"),
         ("run.sh", _lines("", ""), 2, "starts 2 like this and does not say which card each takes"),
-        ("run.sh", _lines("NVIDIA_VISIBLE_DEVICES=2 CUDA_VISIBLE_DEVICES=0", "NVIDIA_VISIBLE_DEVICES=3 CUDA_VISIBLE_DEVICES=0"), 2, ""),
+        ("run.sh", _lines("NVIDIA=2 CUDA=0", "NVIDIA=3 CUDA=0"), 2, ""),
         ("compose.yml", _compose('device_ids: ["0"]', 'device_ids: ["1"]'), 2, ""),
         ("compose.yml", _compose('device_ids: ["1"]', 'device_ids: ["1"]'), 1, "1 more like this on the same cards (1)"),
         ("compose.yml", _compose("count: 1", "count: 1"), 1, "1 more like this on the same cards (0)"),
@@ -67,7 +68,7 @@ def test_copies_and_those_that_share(tmp_path: Path, file: str, text: str, copie
 
 
 def test_what_shares_a_card_is_bounded(tmp_path: Path) -> None:
-    (tmp_path / "run.sh").write_text(_lines("CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=0"))
+    (tmp_path / "run.sh").write_text(_lines("CUDA=0", "CUDA=0"))
     asked = serving_question(None, files=[str(tmp_path / "run.sh")], gpu="H100 SXM5 80GB")
     bounds = [u.bound_bytes for u in asked.unmodelled if "same cards" in u.what]
     assert bounds[0] is not None
