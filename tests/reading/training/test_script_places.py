@@ -128,3 +128,28 @@ def test_modules_built_from_numbers_are_float32(tmp_path: Path) -> None:
 def test_recorded_programs_by_their_modules(tmp_path: Path, text: str, expected: dict[str, object]) -> None:
     settings = _read(tmp_path / "run.sh", text + "\n")
     assert {name: settings.get(name) for name in expected} == expected
+
+
+def test_a_variable_that_names_the_file_of_settings_is_told(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("CONF=$1\npython train_rl.py --config $CONF\n")
+    with pytest.raises(QuestionError, match=r"a variable that nobody set \(\$\{1\}\) names the file"):
+        read_training_files((str(tmp_path / "run.sh"),))
+
+
+def test_json_behind_a_flag_of_data_is_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text('{"rows": 3, "model": "org/other-1b"}')
+    settings = _read(tmp_path / "run.sh", f"{RUN} --data_path data.json --config more.json\n")
+    assert settings.get("model") == "org/chat-7b"
+    assert not any("data.json (" in line for line in settings.unread)
+    assert any("more.json (not found" in line for line in settings.unread)
+
+
+def test_a_deepspeed_of_null_is_none(tmp_path: Path) -> None:
+    assert _read(tmp_path / "run.sh", f"{RUN} --deepspeed null\n").missing == []
+
+
+def test_of_modules_the_one_that_has_a_rate_is_trained(tmp_path: Path) -> None:
+    rewards = "deepspeed --module openrlhf.cli.batch_inference --pretrain org/judge-7b --micro_batch_size 16 --max_len 4096\n"
+    trains = "deepspeed --module openrlhf.cli.train_dpo --pretrain org/chat-7b --micro_train_batch_size 2 --learning_rate 1e-6\n"
+    settings = _read(tmp_path / "run.sh", rewards + trains)
+    assert (settings.get("model"), settings.get("micro_batch"), settings.get("seq")) == ("org/chat-7b", 2, None)

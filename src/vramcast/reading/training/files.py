@@ -17,6 +17,7 @@ from vramcast.reading.training.formats import (
     embedded,
     finish_format,
     format_of,
+    format_of_flags,
     rules_of,
     settle,
     sure_of,
@@ -278,7 +279,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     settings.unread += [f"{name} (flags that another file holds)" for name in command.elsewhere]
     if command.written:
         formats += _from_written(command, settings, path)
-    for file in command.files:
+    for file in filter(command.configures, command.files):
         if (found := at(file)) is not None:
             formats += _read(found, settings, above)
         elif not (file.endswith((".yaml", ".yml", ".json")) and stage_by_name(settings, file)):
@@ -308,7 +309,7 @@ def _from_flags(command: Command, settings: Settings, path: Path, at: Callable[[
     if command.flags or command.overrides:
         given = flat(without_launcher(command.flags, settings, where=path.name)) | command.overrides
         try:
-            name = command.program or _format_of_flags(given, path.name, command.scripts)
+            name = command.program or format_of_flags(given, path.name, command.scripts)
         except QuestionError:
             if not (formats := _from_script(command, settings, path)) and not any(map(at, command.files)):
                 raise
@@ -378,22 +379,3 @@ def _from_written(command: Command, settings: Settings, path: Path) -> list[str]
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.endswith((".json", ".yaml", ".yml", ".toml"))
-
-
-def _format_of_flags(given: dict[str, Any], where: str, scripts: list[str]) -> str:
-    """The format of a command's flags; a launcher with a DeepSpeed file starts a program of its own, whatever its flags are.
-
-    Raises QuestionError where the flags are of none known, naming the program that holds the settings.
-    """
-    try:
-        return format_of(given, where=where)
-    except QuestionError:
-        if {"deepspeed", "deepspeed_config"} & given.keys():
-            return "shared"
-        held = next((str(one) for one in (given.get("config"), *scripts) if isinstance(one, str)), "")
-        if not held:
-            raise
-        held = printable(held.rsplit("/", 1)[-1])[:80]
-        raise QuestionError(
-            f"{where} gives no sizes of its own: {held} holds them; give it too, vramcast train --from {where} --from {held}"
-        ) from None

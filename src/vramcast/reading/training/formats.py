@@ -10,8 +10,9 @@ from vramcast.errors import QuestionError
 from vramcast.reading.training import model_names, shared, tables
 from vramcast.reading.training.deepspeed import parameters_stay
 from vramcast.reading.training.idle_keys import idle_keys
-from vramcast.reading.training.keys import Rule, apply, flag, flat
+from vramcast.reading.training.keys import OPEN, Rule, apply, flag, flat
 from vramcast.reading.training.settings import Settings
+from vramcast.untrusted import printable
 
 _DEEPEST_SECTION, _OWN_KEYS = 4, 3
 _FOLDED = ("megatron", "megatron_bridge", "torchtitan")  # expert parallelism over the other axes
@@ -143,6 +144,30 @@ def format_of(keys: dict[str, Any], *, where: str) -> str:
             f"{where} is no training configuration known here: its keys are {', '.join(list(keys)[:6])}; known: {known}"
         )
     return best
+
+
+def format_of_flags(given: dict[str, Any], where: str, scripts: list[str]) -> str:
+    """The format of a command's flags; a launcher with a DeepSpeed file starts a program of its own, whatever its flags are.
+
+    Raises QuestionError where the flags are of none known, naming the program that holds the settings.
+    """
+    try:
+        return format_of(given, where=where)
+    except QuestionError:
+        if {"deepspeed", "deepspeed_config"} & given.keys():
+            return "shared"
+        held = next((str(one) for one in (given.get("config"), *scripts) if isinstance(one, str)), "")
+        if not held:
+            raise
+        if OPEN.search(held):
+            raise QuestionError(
+                f"{where} gives no sizes of its own: a variable that nobody set ({printable(held)[:60]}) names the file that "
+                f"holds them; give that file too, vramcast train --from {where} --from FILE"
+            ) from None
+        held = printable(held.rsplit("/", 1)[-1])[:80]
+        raise QuestionError(
+            f"{where} gives no sizes of its own: {held} holds them; give it too, vramcast train --from {where} --from {held}"
+        ) from None
 
 
 def cards_of_layout(settings: Settings) -> None:

@@ -7,7 +7,7 @@ from vramcast.reading.beside import path_from
 from vramcast.reading.training.formats import rules_of
 from vramcast.reading.training.keys import apply, flat
 from vramcast.reading.training.mappings import contents, parsed
-from vramcast.reading.training.settings import Settings
+from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.untrusted import printable
 
 
@@ -19,7 +19,7 @@ def read_pointed(settings: Settings, folder: Path) -> list[str]:
         rules = rules_of("deepspeed")
         apply(settings, flat(pointed), rules.RULES, rules.IDLE, where="deepspeed")
         return ["deepspeed"]
-    if not pointed or str(pointed) in ("False", "True"):
+    if not pointed or str(pointed) in ("False", "True", *map(str, UNSET)):
         return []
     at = path_from(folder, str(pointed), inside=settings.folders)
     if at is None:

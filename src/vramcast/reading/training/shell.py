@@ -27,6 +27,7 @@ PROGRAMS = {
 }  # fmt: skip
 _QUIET = ("echo", "mkdir", "cd", "sleep", "export", "set", "cat", "rm", "cp", "pip", "source", "module", "printf", "tee")
 _RUN_BY_NAME = (".py", ".slurm", ".sbatch")  # what a further command with flags runs again
+_OF_SETTINGS = re.compile(r"conf|cfg|deepspeed|ds_|zero|recipe|setting|param|args|fsdp|module")
 _OF_TRL = ("sft.py", "dpo.py", "grpo.py", "kto.py", "orpo.py", "reward_modeling.py")
 _MOST_FOLDERS = 4
 _A_RUN = 3  # flags of a command that runs something of its own
@@ -62,6 +63,13 @@ class Command(msgspec.Struct, kw_only=True):
     scripts: list[str] = []
     objective: str = ""
     folders: list[str] = []
+
+    def configures(self, file: str) -> bool:
+        """Whether a file that the command names holds settings: JSON behind a flag of data, outputs or tokens does not."""
+        flags = [name for name, value in self.flags.items() if value == file or (isinstance(value, list) and file in value)]
+        words = [name for name, value in self.overrides.items() if file in (value, f"{name}={value}")]
+        named = [*flags, *words]
+        return not (file.endswith(".json") and named) or any(map(_OF_SETTINGS.search, named))
 
 
 def read_command(text: str) -> Command:
@@ -113,12 +121,13 @@ def _first_of_each(words: list[str]) -> tuple[list[str], int]:
 def _first_that_says(commands: list[list[str]], run: list[bool]) -> int | None:
     """The first command that trains and says how, by flags of its own or a file of settings; else the first that trains."""
     training = [place for place, one in enumerate(run) if one]
-    says = (place for place in training if says_how(commands[place]) or any(word.endswith(_FILES) for word in commands[place]))
-    return next(says, training[0] if training else None)
+    said = {place: says_how(commands[place]) or any(word.endswith(_FILES) for word in commands[place]) for place in training}
+    return max(training, key=lambda place: (said[place], -place), default=None)
 
 
 def _is_python(script: str, words: list[str]) -> bool:
-    return script.endswith(".py") and any(part.startswith("-") for part in words)
+    """Whether a command runs a Python program with flags, or a module."""
+    return (script.endswith(".py") and any(part.startswith("-") for part in words)) or bool({"-m", "--module"} & set(words))
 
 
 def _files_run(words: list[str]) -> list[str]:

@@ -23,6 +23,7 @@ _LAUNCH_INSIDE = re.compile(r"(?:^|\s)(accelerate launch|torchrun|deepspeed)\s[^
 _OF_TRAINING = re.compile(
     r"learning_rate|lr|\w*epochs?|max_steps|train_iters|\w*accum\w*|lora_\w+|optim\w*|\w*warmup\w*|\w*micro_batch\w*|\w*train_batch\w*|total_training_steps"
 )
+_OF_STEPS = re.compile(r"learning_rate|lr|\w*epochs?|max_steps|train_iters|\w*accum\w*|optim\w*|total_training_steps")
 _TRAINING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "axolotl.cli.train", "accelerate.commands.launch")
 
 
@@ -99,9 +100,10 @@ def trains(words: tuple[str, ...]) -> bool:
     return bool(_known((Line(words=words),)) or _by_flags(words)) if words else False
 
 
-def says_how(words: Sequence[str]) -> bool:
-    """Whether a command has flags or keys that only training has."""
-    return any(_OF_TRAINING.fullmatch(key.rsplit(".", 1)[-1]) for key in keys_of_command(words))
+def says_how(words: Sequence[str]) -> int:
+    """How plainly a command's flags or keys say that it trains: 2 by its steps or its rate, 1 by a batch, 0 not at all."""
+    names = {key.rsplit(".", 1)[-1] for key in keys_of_command(words)}
+    return 2 if any(map(_OF_STEPS.fullmatch, names)) else int(any(map(_OF_TRAINING.fullmatch, names)))
 
 
 def other_verb(words: Sequence[str]) -> bool:
