@@ -122,10 +122,9 @@ class Clock:
             return None
         form = self._format(one.form)
         # Batched small products (absorbed latents) stream all their weights in one launch: one wide product of the same bytes.
-        found = gemm(
-            card=self.card, m=rows, n=one.outputs * one.matrices, k=one.inputs, weight=form, backend=self._backend("gemm", form)
-        )
-        found = in_step(found)
+        asked = self._backend("gemm", form)
+        found = gemm(card=self.card, m=rows, n=one.outputs * one.matrices, k=one.inputs, weight=form, backend=asked)
+        found = in_step(found, asked=asked)
         return _quantised_before(found) if self._fused(one, form) else found
 
     def quantises(self, one: Linear) -> bool:

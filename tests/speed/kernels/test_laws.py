@@ -29,8 +29,9 @@ from vramcast.speed.kernels import (
     recurrent,
     sparse_attention,
 )
-from vramcast.speed.kernels.harness import UNTUNED, in_step
+from vramcast.speed.kernels.harness import UNTUNED, UNTUNED_COMPUTE, in_step
 from vramcast.speed.kernels.law import larger, logarithm, smaller, whole
+from vramcast.speed.kernels.machine import OF_ANOTHER_MAKER
 from vramcast.speed.kernels.moe import DISTRIBUTIONS, routed
 
 CARDS = ("H100", "H200", "B200", "A100-80G", "L40S", "RTX PRO 6000", "4090", "A6000", "T4", "MI300X")
@@ -257,5 +258,26 @@ def test_a_server_does_not_have_the_best_kernel_of_every_shape_of_8_bit_blocks_o
     served = in_step(tuned)
     assert served.seconds == pytest.approx(UNTUNED * tuned.seconds)
     assert sum(served.parts.values()) == pytest.approx(UNTUNED * sum(tuned.parts.values()))
-    wide = gemm(card=card, m=16, n=4096, k=7168, weight="bf16", backend="aiter")
-    assert in_step(wide).seconds <= wide.seconds
+
+
+def test_untuned_products_of_16_bits_compute_longer_and_read_as_fast() -> None:
+    """At one row a product waits for its weights; at 128 for the kernel that nobody tuned for its shape."""
+    card = find_accelerator("MI300X")
+    for rows, most in ((1, 1.3), (128, 1.45)):
+        tuned = gemm(card=card, m=rows, n=4096, k=7168, weight="bf16", backend="aiter")
+        served = in_step(tuned)
+        assert served.parts["compute"] == pytest.approx(UNTUNED_COMPUTE * tuned.parts["compute"])
+        assert served.parts["bandwidth"] == tuned.parts["bandwidth"]
+        assert tuned.seconds < served.seconds < most * tuned.seconds
+
+
+def test_kernels_timed_on_another_maker_s_cards_alone_move_less_on_instinct() -> None:
+    """Attention's cache and an engine's own all-reduce; RCCL has its own name, and a card of the law's maker its own share."""
+    for operator, kernel, precision, name in (
+        ("decode_attention", "sglang/triton", "bf16", "bandwidth"), ("all_reduce", "vllm", "8", "link"),
+    ):  # fmt: skip
+        own, abroad = (law_for(operator, kernel, precision, find_accelerator(card)) for card in ("H100", "MI300X"))
+        assert abroad.constants[name] == pytest.approx(OF_ANOTHER_MAKER[operator][name] * own.law.constants[name])
+        assert abroad.borrowed
+    nccl = law_for("all_reduce", "nccl", "8", find_accelerator("MI300X"))
+    assert nccl.constants["link"] == nccl.law.constants["link"]

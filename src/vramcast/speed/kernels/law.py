@@ -9,7 +9,7 @@ import msgspec
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.layers import smaller
-from vramcast.speed.kernels.machine import NEIGHBOURS, SUSTAINED, card_class
+from vramcast.speed.kernels.machine import CDNA, NEIGHBOURS, OF_ANOTHER_MAKER, SUSTAINED, card_class
 from vramcast.speed.kernels.machine import backend as default_backend
 
 __all__ = ["larger", "logarithm", "smaller", "whole"]
@@ -175,10 +175,16 @@ def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> C
 
 
 def _sustained(law: Law, kind: str) -> dict[str, float]:
-    """The law's constants on another class: a board that cannot hold its clock computes less."""
-    if kind not in SUSTAINED or law.card_class[:4] == kind[:4] or "compute" not in law.constants:
+    """The law's constants on another class: a board that cannot hold its clock computes less, another maker's moves less.
+
+    NCCL's own laws are kept: RCCL is a library of its own, and its transfer error says what is not known of it.
+    """
+    if law.card_class[:4] == kind[:4]:
         return law.constants
-    return law.constants | {"compute": law.constants["compute"] * SUSTAINED[kind]}
+    held = dict(SUSTAINED.get(kind, {}))
+    if kind in CDNA and law.backend != "nccl":
+        held |= OF_ANOTHER_MAKER.get(law.operator, {})
+    return law.constants | {name: law.constants[name] * share for name, share in held.items() if name in law.constants}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,7 +15,12 @@ LOW_POWER_W = 80  # T4, P4, L4, A2: boards of about 70 W do not hold their rated
 # What such a board holds of the compute share of a class without its limit: fp32 products of T4 and P4 against V100 and A100
 # (sitar-lab/NeuSight@6945927, 10,831 rows; laws.json, gemm fp32). What an MI300X holds of it where it takes the law of another
 # maker's card: 668 of 1,300 TFLOP/s against 795 of 989 on an H100 (stas00/ml-engineering, compute/accelerator, MAMF table).
-SUSTAINED = {"low_power": 0.5, "cdna3": 0.64}
+SUSTAINED = {"low_power": {"compute": 0.5}, "cdna3": {"compute": 0.64}}
+# What kernels that were timed on another maker's cards alone hold of their share on CDNA 3 and 4, by operator. Attention: vLLM's
+# Triton kernel against AITER's own there (vLLM blog 2025-12-16: 1.2 to 4.4 times the tokens). An engine's own all-reduce: a mesh
+# of point-to-point links for a switch. Both were chosen on 13 sources of served models (truth/speed), each of which, left out,
+# would have been given the same.
+OF_ANOTHER_MAKER = {"decode_attention": {"bandwidth": 0.5}, "all_reduce": {"link": 0.67}}
 _FORMATS = {
     "bf16": ("bf16", "fp16", "fp16_vector", "fp32"),
     "fp16": ("fp16", "bf16", "fp16_vector", "fp32"),
@@ -142,6 +147,10 @@ def card_class(card: Accelerator) -> str:
 HOPPER, BLACKWELL, CDNA = ("hopper_dc",), ("blackwell_dc",), ("cdna3", "cdna4")
 _AITER = "ROCm/aiter, the kernels that vLLM and SGLang take on Instinct cards"
 _VLLM_ATTENTION = "vLLM vllm/platforms/cuda.py get_valid_backends; measured kernels of 0.24"
+_ROCM_ATTENTION = (
+    "vLLM on ROCm: Triton's unified attention unless AITER is asked for (vLLM blog 2025-12-16); SGLang takes AITER's "
+    "(server_args.py, is_hip), which nobody timed alone: the law of Triton's kernel stands for both"
+)
 _VLLM_LINEAR = "vLLM vllm/model_executor/kernels/linear; measured kernels of 0.24"
 # FlashInfer's CUTLASS product for 4-bit floats is TensorRT-LLM's own.
 _VLLM_CUTEDSL = "vLLM pull 42235 (2026-05): FlashInfer's CuTe DSL before its CUTLASS kernel for NVFP4 on Blackwell"
@@ -193,10 +202,12 @@ RULES = (
     Rule("vllm", "moe", "vllm/triton", _VLLM_ROCM, (), ("int4_weight_only",), CDNA),
     Rule("vllm", "moe", "aiter", _AITER, classes=CDNA),
     Rule("vllm", "recurrent_decode", "aiter/triton", _AITER, classes=CDNA),
+    Rule("vllm", "decode_attention", "sglang/triton", _ROCM_ATTENTION, classes=CDNA),
     Rule("sglang", "gemm", "aiter", _AITER, classes=CDNA),
     Rule("sglang", "moe", "sglang/triton", _VLLM_ROCM, (), ("int4_weight_only",), CDNA),
     Rule("sglang", "moe", "aiter", _AITER, classes=CDNA),
     Rule("sglang", "recurrent_decode", "aiter/triton", _AITER, classes=CDNA),
+    Rule("sglang", "decode_attention", "sglang/triton", _ROCM_ATTENTION, classes=CDNA),
     Rule("vllm", "gemm", "vllm/cublas", _VLLM_LINEAR, precisions=("bf16", "fp16", "fp32", "tf32")),
     Rule("vllm", "gemm", "vllm/cutlass", _VLLM_LINEAR, precisions=("fp8", "int8")),
     Rule("vllm", "gemm", "deepgemm", _VLLM_LINEAR, (0, 8, 5), ("fp8_block",), HOPPER + BLACKWELL),
