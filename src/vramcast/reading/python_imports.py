@@ -17,10 +17,14 @@ _NO_SETTINGS = frozenset("os sys re json time torch vllm transformers argparse t
 
 
 class Imports(msgspec.Struct, frozen=True, kw_only=True):
-    """``names``: what a name stands for, as the other program and the name there; ``modules``: other programs, by name here."""
+    """``names``: what a name stands for, as the other program and the name there; ``modules``: other programs, by name here.
+
+    ``modules_of``: the module that a name is imported from, whether it was read or not.
+    """
 
     names: dict[str, tuple[Any, str]] = {}
     modules: dict[str, Any] = {}
+    modules_of: dict[str, str] = {}
 
     def of_name(self, name: str) -> tuple[Any, str]:
         """The other program and the name there; (None, "") for a name of the program's own."""
@@ -45,7 +49,7 @@ def imports_module(tree: ast.Module, module: str) -> bool:
 def imports_of(tree: ast.Module, text_of: TextOf | None, parse: Callable[[str, str], Any], depth: int) -> Imports:
     """What a program's ``import`` lines bring from files beside it; nothing where none is at hand."""
     if text_of is None or depth >= _DEEPEST:
-        return Imports()
+        return Imports(modules_of=_modules_of(tree))
     names: dict[str, tuple[Any, str]] = {}
     modules: dict[str, Any] = {}
     read: dict[str, Any] = {}
@@ -57,7 +61,12 @@ def imports_of(tree: ast.Module, text_of: TextOf | None, parse: Callable[[str, s
                 names[alias.asname or alias.name] = other, alias.name
         elif isinstance(node, ast.ImportFrom | ast.Import):  # from . import config
             modules |= _whole({alias.name: alias.asname or alias.name for alias in node.names}, text_of, parse, read)
-    return Imports(names=names, modules=modules)
+    return Imports(names=names, modules=modules, modules_of=_modules_of(tree))
+
+
+def _modules_of(tree: ast.Module) -> dict[str, str]:
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    return {alias.asname or alias.name: node.module or "" for node in found for alias in node.names}
 
 
 def _whole(named: dict[str, str], text_of: TextOf, parse: Callable[[str, str], Any], read: dict[str, Any]) -> dict[str, Any]:

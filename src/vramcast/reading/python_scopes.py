@@ -235,6 +235,20 @@ def kept_by_objects(tree: ast.Module) -> dict[str, ast.expr]:
     return {name: value for name, value in found.items() if name not in twice}
 
 
+def set_attributes(tree: ast.Module) -> dict[str, ast.expr]:
+    """What a program assigns once to attributes of objects by name: ``tokenizer.model_max_length = 512``."""
+    found: dict[str, ast.expr] = {}
+    twice: set[str] = set()
+    for node in ast.walk(tree):
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id != "self":
+            name = ast.unparse(target)
+            if name in found and ast.dump(found[name]) != ast.dump(node.value):  # type: ignore[attr-defined]
+                twice.add(name)
+            found[name] = node.value  # type: ignore[attr-defined]
+    return {name: value for name, value in found.items() if name not in twice}
+
+
 def options_of(tree: ast.Module) -> dict[str, ast.expr]:
     """What the command line's options default to, by their python names: argparse, click; and dataclasses' fields."""
     found: dict[str, ast.expr] = {}

@@ -25,12 +25,12 @@ from vramcast.reading.python_scopes import (
     options_of,
     passed_to,
     returns_of,
+    set_attributes,
 )
 
 __all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
 
-_MOST_NODES = 200_000
-_DEEPEST, _MOST_VALUES, _MOST_OF_ONE = 32, 400_000, 20_000
+_MOST_NODES, _DEEPEST, _MOST_VALUES, _MOST_OF_ONE = 200_000, 32, 400_000, 20_000
 _WRAPS = ("HuggingFaceModel", "Path", "PurePath", "deepcopy", "copy", "OmegaConf", "EasyDict", "Option", "Argument")
 _SPACES = ("Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "DotDict", "Munch", "ConfigDict", "Box", "OrderedDict", "dict")
 
@@ -52,7 +52,7 @@ class Program:
         self.environment: Mapping[str, str] = {}  # what os.environ is known to hold
         self.capability: tuple[int, int] | None = None  # of the card that is asked; None: one of today
         self.build_arguments: Mapping[str, Any] = {}  # what BentoML's build gives the program's arguments
-        self.attributes = kept_by_objects(tree)
+        self.attributes, self.set_attributes = kept_by_objects(tree), set_attributes(tree)
         self.names: dict[str, ast.expr] = {}
         for held in self.scopes.bindings.values():
             for name, bindings in held.items():
@@ -200,8 +200,8 @@ class Program:
             found = self._binding(bindings, line, depth)
             if found is None:
                 return Open(node.id)
-            value = self.value(found.value, depth + 1)
-            if isinstance(value, Open) and isinstance(found.value, ast.Subscript) and isinstance(found.value.value, ast.Call):
+            value, part = self.value(found.value, depth + 1), found.value
+            if isinstance(value, Open) and isinstance(part, ast.Subscript) and isinstance(part.value, ast.Call):
                 return Open(node.id)  # a, b = function(...)
             return self._changed(node, scope, found, value, depth) if isinstance(value, dict) else value
         return self._imported(node.id, depth)
@@ -282,17 +282,16 @@ class Program:
         whole = self.value(base, depth + 1) if isinstance(base, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else None
         if isinstance(whole, dict) and node.attr in whole:
             return whole[node.attr]
-        held = self._given_to(base, node.attr, depth) if isinstance(base, ast.Name) else None
-        held = self.arguments.get(node.attr) if held is None else held
+        made = self._given_to(base, node.attr, depth) if isinstance(base, ast.Name) else None
+        held = self.set_attributes.get(ast.unparse(node)) or made or self.arguments.get(node.attr)
         return self.value(held, depth + 1) if held is not None else Open(node.attr)
 
     def _given_to(self, node: ast.Name, keyword: str, depth: int) -> ast.expr | None:
         """The keyword that an object of a library's class was made with: ``ModelConfig(model_name_or_path=...)``."""
         for scope, line in self.scopes.places(node):
             if bindings := self.scopes.bindings.get(id(scope), {}).get(node.id):
-                found = self._binding(bindings, line, depth)
-                made = found.value if found is not None and isinstance(found.value, ast.Call) else None
-                words = made.keywords if made is not None and called(made)[:1].isupper() else []
+                made = found.value if (found := self._binding(bindings, line, depth)) else None
+                words = made.keywords if isinstance(made, ast.Call) and called(made)[:1].isupper() else []
                 return next((word.value for word in words if word.arg == keyword), None)
         return None
 

@@ -91,3 +91,46 @@ def test_comprehensions_and_objects_of_libraries() -> None:
     )
     question = training_question(text=text).question
     assert (question.model, question.adapter and question.adapter.targets) == ("Qwen/Qwen2.5-0.5B-Instruct", ("q_proj", "v_proj"))
+
+
+def test_sizes_of_several_models_beside_each_other_stay_open() -> None:
+    base = (
+        "optimizer = AdamW(model.parameters())\nfor x in create_dataloader_v1(text, batch_size=2):\n"
+        "    model(x).backward()\n    optimizer.step()\n"
+    )
+    one = "GPT = {'vocab_size': 50257, 'context_length': 256, 'emb_dim': 768, 'n_heads': 12, 'n_layers': 12, 'qkv_bias': True}\n"
+    asked = training_question(text=f"import torch\n{one}{base}")
+    assert asked.model is not None and asked.model.parameters == 162_447_360  # ch05's, with biases
+    assert (asked.question.micro_batch, asked.question.seq) == (2, 256)
+    two = one + one.replace("GPT", "LARGE").replace("768", "1024")
+    with pytest.raises(QuestionError, match="a variable that nobody set holds hidden"):
+        training_question(text=f"import torch\n{two}{base}")
+
+
+def test_a_rank_that_only_running_tells_is_a_rank() -> None:
+    text = (
+        "from peft import LoraConfig\nfrom transformers import TrainingArguments\nLoraConfig(r=params['rank'])\n"
+        "TrainingArguments('o', model_name_or_path='Qwen/Qwen2.5-0.5B-Instruct')\n"
+    )
+    assert training_question(text=text).question.method == "lora"
+
+
+def test_a_class_of_another_library_is_none_of_arguments() -> None:
+    text = (
+        "from {0} import RewardConfig, TrainingArguments\nRewardConfig(beta=1)\n"
+        "TrainingArguments('o', per_device_train_batch_size=3)\n"
+    )
+    assert read_training_text(text.format("trl")).get("options.task") == "reward"
+    with pytest.raises(QuestionError, match="sets no TrainingArguments"):
+        read_training_text(text.format("open_instruct.rewards"))
+
+
+def test_an_attribute_that_is_set_is_what_it_says() -> None:
+    text = (
+        "from transformers import TrainingArguments\ntokenizer.model_max_length = 384\n"
+        "ids = tokenizer(texts, truncation=True, max_length=tokenizer.model_max_length)\n"
+        "TrainingArguments('o', model_name_or_path='Qwen/Qwen2.5-0.5B-Instruct', per_device_train_batch_size='8,8')\n"
+    )
+    with pytest.raises(QuestionError, match="8,8"):
+        read_training_text(text)
+    assert read_training_text(text.replace("'8,8'", "'1,024'")).get("seq") == 384

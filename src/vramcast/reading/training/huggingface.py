@@ -354,7 +354,8 @@ def adapters(settings: Settings, *, rank: int = 8) -> None:
     """The method from what was said of adapters and quantisation."""
     if settings.get("adapter.rank") == 0:  # how DeepSpeed-Chat, verl and EasyR1 say that every weight is trained
         settings.replace("adapter.on", False, settings.because["adapter.rank"])
-    on = settings.get("adapter.on", bool({"adapter.rank", "adapter.targets"} & settings.values.keys()))
+    said = settings.values.keys() | settings.opened.keys()  # a rank that a variable holds is one
+    on = settings.get("adapter.on", bool({"adapter.rank", "adapter.targets"} & said))
     kind = settings.get("quant.kind")
     if settings.get("quant") == "nf4" and kind:
         settings.replace("quant", kind)

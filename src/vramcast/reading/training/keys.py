@@ -29,6 +29,8 @@ def whole(value: Any) -> int | None:
         return None
     if isinstance(value, (int, float)) and not value >= 0:
         raise ValueError("expected a whole number, at least 1")
+    if "," in str(value) and not re.fullmatch(r"\d{1,3}(?:,\d{3})+", str(value)):
+        raise ValueError("expected one whole number")
     number = int(value) if isinstance(value, float) and value.is_integer() else value
     found = number if isinstance(number, int) else parse_count(str(value), what="a size")
     return found if found >= 1 else None

@@ -32,7 +32,11 @@ def writes_loop(program: Program) -> bool:
 def is_loop_of_a_model(text: str) -> bool:
     """Whether a text is such a loop around a language model, by the calls that it writes."""
     steps = re.search(r"\.backward\(", text) is not None and re.search(r"\boptim\w*\.step\(|scaler\.step\(", text) is not None
-    return steps and re.search(r"AutoModelFor|tokenizer|\bGPT|LMHead|context_length|block_size|vocab_size", text) is not None
+    return (
+        steps
+        and re.search(r"AutoModelFor|tokenizer|\bGPT|LMHead|context_length|block_size|vocab_size|n_tokens|num_tokens", text)
+        is not None
+    )
 
 
 def of_loop(program: Program, built: dict[str, Any], settings: Settings, where: str) -> None:
@@ -48,15 +52,34 @@ def batch_of_loop(program: Program, settings: Settings, where: str) -> None:
     """The batch of the loader that trains, where no name has told it."""
     if not writes_loop(program):
         return
-    for call in program.calls("DataLoader"):
+    loaders = {called(node) for node in ast.walk(program.tree) if isinstance(node, ast.Call)}
+    for call in program.calls(*(name for name in loaders if re.search(r"data_?loader", name, re.I))):  # create_dataloader_v1(...)
         words = {word.arg: word.value for word in call.keywords}
-        size = words.get("batch_size") or (call.args[1] if len(call.args) > 1 else None)
+        size = words.get("batch_size") or (call.args[1] if len(call.args) > 1 and called(call) == "DataLoader" else None)
         if program.runs(call) is False or size is None or _OTHERS.search(ast.unparse(call.args[0]) if call.args else ""):
             continue
         value = program.value(size)
         if isinstance(value, int) and not isinstance(value, bool):
             settings.put("micro_batch", value, f"{where}: DataLoader in line {call.lineno}")
         return
+
+
+_SHAPES = {"n_layer": "layers", "n_layers": "layers", "num_layers": "layers", "n_embd": "hidden", "emb_dim": "hidden",
+           "d_model": "hidden", "n_head": "heads", "n_heads": "heads", "num_heads": "heads"}  # fmt: skip
+
+
+def without_rivals(keys: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """The keys without sizes of models that stand beside each other in several mappings: which one is trained stays open."""
+    held: dict[str, set[Any]] = {}
+    for key, value in keys.items():
+        if (leaf := key.rsplit(".", 1)[-1]) in _SHAPES:
+            held.setdefault(_SHAPES[leaf], set()).add(value)
+    rivals = {name for name, values in held.items() if len(values) > 1}
+    if not rivals:
+        return keys
+    for name in rivals:
+        settings.leave_open(f"shape.{name}")
+    return {key: value for key, value in keys.items() if key.rsplit(".", 1)[-1] not in _SHAPES}
 
 
 def tell_open(program: Program, settings: Settings, where: str) -> None:

@@ -13,7 +13,14 @@ from vramcast.reading.python_imports import TextOf
 from vramcast.reading.python_values import Open, Program, called, field_defaults, parse_python
 from vramcast.reading.training.keys import flat
 from vramcast.reading.training.program_defaults import TRAINERS, classifier, implied
-from vramcast.reading.training.program_loops import batch_of_loop, is_loop_of_a_model, of_loop, tell_open, writes_loop
+from vramcast.reading.training.program_loops import (
+    batch_of_loop,
+    is_loop_of_a_model,
+    of_loop,
+    tell_open,
+    without_rivals,
+    writes_loop,
+)
 from vramcast.reading.training.settings import Settings
 from vramcast.untrusted import printable
 
@@ -83,6 +90,8 @@ def read_program(text: str, settings: Settings, *, where: str, text_of: TextOf |
 
 def _is_own(program: Program, name: str) -> bool:
     """Whether a class of the program bears the name of a class of arguments and is none: ``class SFTConfig(BaseModel)``."""
+    if (module := program.imports.modules_of.get(name)) and not _LIBRARIES.match(module):  # from config import SFTConfig
+        return True
     own = program.scopes.classes.get(name)
     bases = [ast.unparse(base).rsplit(".", 1)[-1] for base in own.bases] if own else []
     return own is not None and not any(base in ARGUMENTS or base.endswith("Arguments") for base in bases)
@@ -166,7 +175,7 @@ def settings_of_loop(
     classifier(program, settings, where)
     if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built or is_loop_of_a_model(text):
         of_loop(program, built, settings, where)
-        keys = constants_of(text, where, text_of)
+        keys = without_rivals(constants_of(text, where, text_of), settings)
         _own_model(text, keys, built, settings, where)
         return keys, {name: _plain(value) for name, value in built.items()}
     if command := command_in(text, where):
@@ -186,10 +195,11 @@ def finish_loop(text: str, settings: Settings, where: str) -> None:
     tell_open(program, settings, where)
 
 
+_LIBRARIES = re.compile(r"(?:trl|transformers|unsloth|sentence_transformers|setfit|optimum|span_marker)\b|$")
 _CASTS = re.compile(
     r"\.(?:bfloat16|half)\(\)|\.to\([^()]*(?:bfloat16|float16)|set_default_dtype|(?:torch_)?dtype=(?:torch\.)?\w*float16"
 )
-_GPT_SIZES = ("n_layer", "n_head", "n_embd")
+_GPT_SIZES = ("n_layer", "n_head", "n_embd", "emb_dim")
 
 
 def _own_model(text: str, keys: dict[str, Any], built: dict[str, Any], settings: Settings, where: str) -> None:
@@ -207,6 +217,12 @@ def _own_model(text: str, keys: dict[str, Any], built: dict[str, Any], settings:
         own = any(key.rsplit(".", 1)[-1] == "vocab_size" and isinstance(value, int) for key, value in keys.items())
         for name, value in (told if own else {**told, "vocab": 50_304}).items():  # a size in the file comes first
             settings.put(f"shape.{name}", value, "nanoGPT, model.py: GPT-2's layers, the head tied to the embedding")
+        return
+    scratch = {key.rsplit(".", 1)[-1]: value for key, value in keys.items()}  # rasbt/LLMs-from-scratch, ch04
+    if {"emb_dim", "qkv_bias", "context_length"} <= scratch.keys():
+        told = {"tied": False, "gated": False, "position": "learned", "norm": "layernorm", "bias": True}
+        for name, value in {**told, "positions": scratch["context_length"]}.items():
+            settings.put(f"shape.{name}", value, "LLMs-from-scratch, ch04: GPT-2's layers and positions, a head of its own")
 
 
 def own_precision(settings: Settings, text: str | None, script: str) -> None:

@@ -211,7 +211,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_degree("parallel.shard"), "data_parallel_shard_degree dp_shard_size dp_shard"),
     (("lengths.packed", flag), "packing sample_packing pack_sequences use_packing"),
     (("shape.layers", whole), "num_hidden_layers num_layers n_layer n_layers nlayers nlayer"),
-    (("shape.hidden", whole), "hidden_size n_embd d_model"),
+    (("shape.hidden", whole), "hidden_size n_embd d_model emb_dim"),
     (("shape.heads", whole), "num_attention_heads n_head n_heads nhead nheads"),
     (("shape.kv_heads", whole), "num_key_value_heads num_query_groups n_kv_heads n_kv_head num_kv_heads"),
     (("shape.ffn", whole), "intermediate_size ffn_hidden_size ffn_dim dim_ff dim_feedforward d_ff"),
