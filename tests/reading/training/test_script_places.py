@@ -153,3 +153,28 @@ def test_of_modules_the_one_that_has_a_rate_is_trained(tmp_path: Path) -> None:
     trains = "deepspeed --module openrlhf.cli.train_dpo --pretrain org/chat-7b --micro_train_batch_size 2 --learning_rate 1e-6\n"
     settings = _read(tmp_path / "run.sh", rewards + trains)
     assert (settings.get("model"), settings.get("micro_batch"), settings.get("seq")) == ("org/chat-7b", 2, None)
+
+
+def test_a_list_that_the_shell_hands_over_as_one_word(tmp_path: Path) -> None:
+    text = f"""{RUN} --lora_r 8 --lora_target_modules '["q_proj", "k_proj"]'\n"""
+    assert _read(tmp_path / "run.sh", text).get("adapter.targets") == ("q_proj", "k_proj")
+
+
+def test_ray_s_cards_are_not_the_actor_s(tmp_path: Path) -> None:
+    text = "ray start --head --num-gpus 7\n"
+    text += "CUDA_VISIBLE_DEVICES=0,1,2 python -m openrlhf.cli.train_ppo_ray --pretrain a/b --actor_num_gpus_per_node 2"
+    assert _read(tmp_path / "run.sh", f"{text} --actor_num_nodes 1 --micro_train_batch_size 1\n").get("gpus") == 2
+
+
+def test_one_name_of_a_tool_is_anybody_s(tmp_path: Path) -> None:
+    text = "accelerate launch --num_processes 8 my_rl.py --model_name org/a-1b --learning_rate 1e-6\n"
+    settings = _read(tmp_path / "run.sh", text)
+    assert (settings.get("model"), settings.get("gpus")) == ("org/a-1b", 8)
+    assert settings.get("framework") != "litgpt"
+
+
+def test_a_person_s_program_with_axolotl_s_names_is_not_axolotl(tmp_path: Path) -> None:
+    text = "python finetune.py --base_model org/a-7b --micro_batch_size 4 --cutoff_len 256 --val_set_size 120 --lora_r 8\n"
+    settings = _read(tmp_path / "run.sh", text)
+    assert settings.get("framework") != "axolotl"
+    assert [settings.get(name) for name in ("model", "micro_batch", "seq", "adapter.rank")] == ["org/a-7b", 4, 256, 8]

@@ -284,6 +284,8 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
             formats += _read(found, settings, above)
         elif not (file.endswith((".yaml", ".yml", ".json")) and stage_by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
+            if file.endswith((".yaml", ".yml", ".toml")) and file == command.flags.get("config"):
+                settings.absent.append(printable(file.rsplit("/", 1)[-1])[:80])
             if name in _TOLD_BY_FILE and not settings.get("method") and not settings.group("adapter"):
                 settings.holder = printable(file.rsplit("/", 1)[-1])[:80]
     own = name in ("shared", "huggingface") and not is_example(command.scripts)
@@ -304,7 +306,7 @@ def _from_flags(command: Command, settings: Settings, path: Path, at: Callable[[
     Raises QuestionError for flags of no format, where neither the program nor a file that they name is at hand.
     """
     formats: list[str] = []
-    if command.flags.keys() & set(_COUNTS):
+    if "nproc_per_node" in command.flags:  # torchrun's, before what a job says of one node
         settings.put("gpus", command.gpus, f"{path.name}: the launcher")
     if command.flags or command.overrides:
         given = flat(without_launcher(command.flags, settings, where=path.name)) | command.overrides
@@ -316,7 +318,8 @@ def _from_flags(command: Command, settings: Settings, path: Path, at: Callable[[
             name = "shared"
         by_rules(name, _without_run_names(name, given, settings), settings, where=path.name, launch=_LAUNCHERS)
         formats.append(name)
-    settings.put("gpus", command.gpus, f"{path.name}: the launcher")
+    if not settings.get("cards.each") or command.flags.keys() & set(_COUNTS):  # a role's own come first
+        settings.put("gpus", command.gpus, f"{path.name}: the launcher")
     return formats
 
 

@@ -15,6 +15,8 @@ from vramcast.reading.training.settings import Settings
 from vramcast.untrusted import printable
 
 _DEEPEST_SECTION, _OWN_KEYS = 4, 3
+_BY_FILE = ("axolotl", "litgpt")  # whose own commands have names of their own: a person's program with such flags is none
+_OF_A_TOOL = 2  # names of a tool's own among the flags of a program: one is anybody's (model_name)
 _FOLDED = ("megatron", "megatron_bridge", "torchtitan")  # expert parallelism over the other axes
 MODULES = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
@@ -152,14 +154,17 @@ def format_of_flags(given: dict[str, Any], where: str, scripts: list[str]) -> st
     Raises QuestionError where the flags are of none known, naming the program that holds the settings.
     """
     try:
-        return format_of(given, where=where)
+        found = format_of(given, where=where)
+        told = len(rules_of(found).SIGNATURE & _names_in(given)) >= _OF_A_TOOL or sure_of(found) & _names_in(given)
+        anybodys = found in _BY_FILE or not (told or found in ("shared", "huggingface"))
+        return "shared" if scripts and anybodys else found
     except QuestionError:
         if {"deepspeed", "deepspeed_config"} & given.keys():
             return "shared"
         held = next((str(one) for one in (given.get("config"), *scripts) if isinstance(one, str)), "")
         if not held:
             raise
-        if OPEN.search(held):
+        if OPEN.search(held.rsplit("/", 1)[-1]):
             raise QuestionError(
                 f"{where} gives no sizes of its own: a variable that nobody set ({printable(held)[:60]}) names the file that "
                 f"holds them; give that file too, vramcast train --from {where} --from FILE"

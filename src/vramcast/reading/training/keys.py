@@ -59,6 +59,9 @@ def text(value: Any) -> str | None:
     return None if value in UNSET else str(value)
 
 
+_LISTED = re.compile(r"\s*[\[(]")  # a list that a shell hands over as one word: '["q_proj", "v_proj"]'
+
+
 def names(value: Any) -> tuple[str, ...] | None:
     """A list of names, also as one string with commas or spaces."""
     if value in UNSET:
@@ -66,7 +69,7 @@ def names(value: Any) -> tuple[str, ...] | None:
     if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):  # ([...],) of a dataclass
         value = value[0]
     found = [str(v) for v in value] if isinstance(value, list | tuple) else str(value).replace(",", " ").split()
-    return tuple(found) or None
+    return tuple(filter(None, (one.strip("[]()\"'") if _LISTED.match(str(value)) else one for one in found))) or None
 
 
 def dtype(value: Any) -> str | None:

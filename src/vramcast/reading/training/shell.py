@@ -14,6 +14,7 @@ from vramcast.reading.training.starting import (
     program_run,
     says_how,
     starts_alone,
+    starts_ray,
     trains,
     trains_by_name,
     words_run,
@@ -224,7 +225,8 @@ def _words(text: str) -> tuple[list[str], dict[str, str], dict[str, str], list[s
     """Every word of the script's commands in order, each closed by ``END``; its variables, the files it writes, its folders."""
     job = job_of(text)
     script = read_script_text(text, ShellStart(environment=job.environment()))
-    words = [word for line in script.lines if line.words[0] not in _QUIET for word in (*line.words, END)]
+    lines = [line for line in script.lines if line.words[0] not in _QUIET and not starts_ray(line.words)]
+    words = [word for line in lines for word in (*line.words, END)]
     shown = {name: value for line in script.lines for name, value in line.environment.items()}
     apart = [w for word in words for w in (word.split() if _holds_flags(word) else [word]) if w != "\\"]
     told = {_JOB_CARDS: str(job.all_cards)} if job.all_cards else {}

@@ -118,6 +118,12 @@ def trains_by_name(script: str) -> bool:
     return _OF_TRAINING_NAME.search(script.rsplit("/", 1)[-1]) is not None
 
 
+def starts_ray(words: Sequence[str]) -> bool:
+    """Whether a command starts or stops a node of Ray, which trains nothing itself."""
+    plain = [word for word in words if word not in _BEFORE][:_A_VERB]
+    return len(plain) == _A_VERB and plain[0].rsplit("/", 1)[-1] == "ray" and plain[1] in ("start", "stop", "status")
+
+
 def is_launcher(module: str) -> bool:
     """Whether a module starts the program that stands behind it."""
     return module in _TRAINING_MODULES
