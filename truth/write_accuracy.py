@@ -20,7 +20,7 @@ from vramcast.truth import bars
 from vramcast.truth.calibration import Choice, HeldOut, calibrate, choose, encode, fold_of_row, fold_of_source, held_out
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.first_look import held_groups, looked_cells, read_looks
-from vramcast.truth.scales import OF_A_STEP
+from vramcast.truth.scales import OF_A_NEW_KIND, OF_A_STEP
 from vramcast.truth.scoring import Point, Score, fit, macro, quantile, worst
 
 HERE = Path(__file__).parent
@@ -154,8 +154,8 @@ def _shown(ids: list[str]) -> Iterator[str]:
 
 
 def bars_of(measure: str) -> tuple[str, ...]:
-    """The names under which bars of a measure are kept: those of processes that serve, and those of a training step."""
-    return measure, *(OF_A_STEP[name] for name in (measure,) if name in OF_A_STEP)
+    """The names under which bars of a measure are kept: its own, and those of a training step or of new kinds of model."""
+    return measure, *(table[measure] for table in (OF_A_STEP, OF_A_NEW_KIND) if measure in table)
 
 
 def _held(held: dict[str, list[HeldOut]], measure: str) -> str:

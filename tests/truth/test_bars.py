@@ -12,6 +12,8 @@ from vramcast.serving.engines.base import answer_of
 from vramcast.training.forecast import forecast_training
 from vramcast.truth import bars, scales
 from vramcast.truth.bars import Cell
+from vramcast.truth.judgement import Pair
+from vramcast.truth.scoring import in_its_unit
 from vramcast.truth.steps import certain_bytes, step_scale, training_spread
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving, Training
@@ -210,3 +212,15 @@ def test_counters_of_a_step_have_cells_of_their_own() -> None:
     assert scales.bar_name("weights", 1.0) == "weights"
     assert step_scale(60 * GiB, 40 * GiB) == pytest.approx(4.25 * GiB)
     assert bars.first_look_names(bars.Combination.of("device_of_a_step", {"engine": "trl"}))[0] == "first|device_of_a_step|*|new"
+
+
+def test_a_peak_of_a_kind_that_was_not_measured_errs_by_bytes() -> None:
+    row = Pair(measure="activation", predicted=2 * GiB, measured=GiB)
+    assert scales.bar_name("activation", scales.activation_scale(2 * GiB)) == "activation_of_a_new_kind"
+    known = {"engine": "vllm", "family": "llama"}
+    assert in_its_unit(row, known).scale == 0
+    new = in_its_unit(row, {"engine": "vllm", "family": "nobody has measured it"})
+    assert new.scale == pytest.approx(1.1 * GiB)
+    interval = bars.interval_for("activation", 2 * GiB, {"engine": "vllm", "family": "?"}, scale=new.scale)
+    assert interval is not None
+    assert interval.high < 5 * GiB

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from vramcast.truth.bars import engine_name, interval_for
+from vramcast.truth.bars import Combination, engine_name, interval_for
 from vramcast.truth.judgement import Judgement, Pair, source_name
+from vramcast.truth.scales import OF_A_NEW_KIND, activation_scale
 
 PERCENTS = (1, 2, 3, 5, 10)
 _ROUNDING = 1e-9  # 102/100 - 1 is a little more than 0.02 in binary
@@ -106,7 +107,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def _point(judged: Judgement, pair: Pair) -> Point:
-    low, high = pair.low, pair.high
+    pair, low, high = in_its_unit(pair, judged.keys), pair.low, pair.high
     if low is None or high is None:
         interval = interval_for(pair.measure, pair.predicted, judged.keys, pair.scale, pair.certain)
         low, high = (interval.low, interval.high) if interval else (None, None)
@@ -124,6 +125,13 @@ def _point(judged: Judgement, pair: Pair) -> Point:
         scale=pair.scale,
         certain=pair.certain,
     )
+
+
+def in_its_unit(pair: Pair, keys: dict[str, str]) -> Pair:
+    """A peak of a profile run errs by bytes where its kind of model was not measured."""
+    if pair.measure not in OF_A_NEW_KIND or Combination.of(pair.measure, keys).seen:
+        return pair
+    return msgspec.structs.replace(pair, scale=activation_scale(pair.predicted))
 
 
 def _plain(keys: dict[str, str]) -> dict[str, str]:
