@@ -54,6 +54,10 @@ def test_a_run_only_suggests_its_model(tmp_path: Path) -> None:
         ("a.yaml", STEP + "mixed_precision: no", {"compute_dtype": "float32"}),
         ("a.yaml", STEP + "quantization: {compute_dtype: float16, load_in_4bit: true}", {"compute_dtype": None, "quant": "nf4"}),
         ("a.yaml", STEP + "use_LoRA: ''\nLoRA: {r: 8}", {"adapter.on": False, "adapter.rank": None, "method": None}),
+        ("a.yaml", STEP + "use_unsloth: false\nunsloth_configs: {load_in_4bit: true, max_seq_len: 4}", {"quant": None}),
+        ("a.yaml", STEP + "use_unsloth: true\nunsloth_configs: {load_in_4bit: true}", {"quant": "nf4"}),
+        ("a.yaml", STEP + "m: {use_lora: no, lora: {r: 8}}\nlora: {r: 4}", {"adapter.on": False}),
+        ("a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_backend: INDUCTOR", {"compile": True}),
         ("a.json", ZERO % 2, {"offload": None}),
         ("a.json", ZERO % 3, {"offload": ["parameters"]}),
         ("a.yaml", STEP + "model: {moe: {top_k: 2, num_experts: 8}}", {"shape.active": 2, "shape.experts": 8}),
@@ -63,6 +67,11 @@ def test_what_is_turned_off(tmp_path: Path, name: str, text: str, expected: dict
     settings = _read(tmp_path, text, name)
     assert {key: settings.get(key) for key in expected} == expected
     assert not any(key.startswith("off.") for key in settings.values)
+
+
+def test_a_fork_of_torchtitan_suggests_its_flavor(tmp_path: Path) -> None:
+    text = '[model]\nname = "opt"\nflavor = "1.3B"\n[training]\nbatch_size = 20\n[activation_checkpoint]\nmode = "full"\n'
+    assert "model.name and model.flavor says facebook/opt-1.3b" in str(no_model(_read(tmp_path, text, "a.toml")))
 
 
 def test_sampling_costs_nothing(tmp_path: Path) -> None:

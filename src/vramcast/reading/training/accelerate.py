@@ -48,6 +48,7 @@ RULES: dict[str, Rule] = {
     "parallelism_config.parallelism_config_cp_size": ("parallel.cp", whole),
     "parallelism_config.parallelism_config_sp_size": ("parallel.cp", whole),
     "dynamo_config.dynamo_backend": ("compile", lambda v: None if v in UNSET or str(v).upper() == "NO" else True),
+    "dynamo_backend": ("compile", lambda v: None if v in UNSET or str(v).upper() == "NO" else True),  # as files of 2022 have it
     "megatron_lm_config.megatron_lm_tp_degree": ("parallel.tp", whole),
     "megatron_lm_config.megatron_lm_pp_degree": ("parallel.pp", whole),
     "megatron_lm_config.megatron_lm_sequence_parallelism": ("parallel.sp", flag),
@@ -60,7 +61,8 @@ IDLE = (
     "deepspeed_config.gradient_clipping", "deepspeed_config.deepspeed_*", "deepspeed_config.offload_*", "main_process_*",
     "fp8_config.*", "parallelism_config.*", "megatron_lm_config.megatron_lm_gradient_clipping",
     "megatron_lm_config.megatron_lm_num_micro_batches", "megatron_lm_config.megatron_lm_use_distributed_optimizer",
-    "ipex_config*", "mpirun_config*", *fsdp_idle("fsdp_config."),
+    "command_file", "commands", "fsdp_config", "deepspeed_config", "megatron_lm_config", "dynamo_config", "fp8_config",
+    "fsdp_config.mixed_precision", "ipex_config*", "mpirun_config*", *fsdp_idle("fsdp_config."),
 )  # fmt: skip
 
 

@@ -73,8 +73,11 @@ _SWITCHES = ("enabled", "enable", "is_enabled")
 
 
 def switched(keys: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """The keys without those of sections that a switch in them turns off (``lora_cfg.enabled: false``), told as idle."""
-    off = tuple(
+    """The keys without those of sections that a switch turns off, told as idle.
+
+    It stands in the section (``lora_cfg.enabled: false``) or beside it (``use_unsloth: false``, ``unsloth_configs:``).
+    """
+    off = _switched_off_beside(keys) + tuple(
         f"{section}."
         for key, value in keys.items()
         for section, _, leaf in (key.rpartition("."),)
@@ -85,6 +88,23 @@ def switched(keys: dict[str, Any], settings: Settings) -> dict[str, Any]:
     dropped = [key for key in keys if any(key.startswith(section) and not _stays(key, section) for section in off)]
     settings.idle += [f"{key} (switched off)" for key in dropped]
     return {key: value for key, value in keys.items() if key not in set(dropped)}
+
+
+_SECTION_ENDS = "(?:_(?:configs?|cfg|args|kwargs|params|settings))?"
+
+
+def _switched_off_beside(keys: dict[str, Any]) -> tuple[str, ...]:
+    """The sections, with a dot behind, that a ``use_NAME`` or ``enable_NAME`` at their side turns off; an empty one does too."""
+    off: list[str] = []
+    for key, value in keys.items():
+        above, _, leaf = key.rpartition(".")
+        named = re.fullmatch(r"(?:use|enable)_(\w+)", leaf.lower())
+        if named is None or not (flag(value) is False or value in (None, "")):
+            continue
+        place = rf"{re.escape(above)}\." if above else ""
+        section = re.compile(rf"{place}(?i:{re.escape(named[1])}{_SECTION_ENDS})\.")
+        off += [found[0] for one in keys if (found := section.match(one))]
+    return tuple(dict.fromkeys(off))
 
 
 def _stays(key: str, section: str) -> bool:

@@ -128,6 +128,8 @@ def finish(settings: Settings) -> None:
     settings.put("framework", "torchtitan", "the sections of this file")
     named = (settings.get("titan.name", ""), settings.get("titan.flavor", ""))
     settings.put("model", MODELS.get(named), f"model.name {named[0]}, model.flavor {named[1]}")
+    if all(named) and named not in MODELS:  # a fork's own flavor, whose shapes its program holds
+        settings.by_the_way.append((False, "-".join(named), "model.name and model.flavor"))
     settings.put("micro_batch", 8, "torchtitan: training.local_batch_size 8")
     settings.put("seq", 2048, "torchtitan: training.seq_len 2048")
     mode, option = settings.get("checkpoint.mode", "selective"), settings.get("checkpoint.option", "2")
