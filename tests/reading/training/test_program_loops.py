@@ -134,3 +134,22 @@ def test_an_attribute_that_is_set_is_what_it_says() -> None:
     with pytest.raises(QuestionError, match="8,8"):
         read_training_text(text)
     assert read_training_text(text.replace("'8,8'", "'1,024'")).get("seq") == 384
+
+
+def test_what_strings_hold_is_no_loop() -> None:
+    text = 'SAMPLES = ["""loss.backward()\\noptimizer.step()\\ntokenizer(x)"""]\nprint(SAMPLES)\n'
+    assert not any("backward" in one.because for one in kinds_of(text.encode(), "samples.py"))
+
+
+def test_an_open_setting_names_its_flag() -> None:
+    text = (
+        "from peft import LoraConfig\nfrom transformers import LlamaForSequenceClassification, TrainingArguments\n"
+        "model = LlamaForSequenceClassification.from_pretrained('meta-llama/Llama-3.1-8B')\n"
+        "LoraConfig(r=params['rank'], target_modules=['q_proj', 'score'])\n"
+        "TrainingArguments('o', per_device_train_batch_size=settings.batch)\n"
+    )
+    asked = training_question(text=text)
+    assert [one.what.partition(": a variable")[2] for one in asked.unmodelled if "variable" in one.what] == [
+        " that nobody set holds it; --micro-batch N says it", " that nobody set holds it; --rank N says it",
+    ]  # fmt: skip
+    assert (asked.question.loss, asked.question.adapter and asked.question.adapter.targets) == ("none", ("q_proj",))

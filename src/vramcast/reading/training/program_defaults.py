@@ -19,13 +19,14 @@ PASSES_ON = (7, 2)  # TRL 0.7.2, sft_trainer.py: prepares with the arguments' ow
 _PLAIN = ("TrainingArguments", "Seq2SeqTrainingArguments")
 _LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
+_HEADS = ("score", "classifier")
 _LOADERS = re.compile(r"(?:\w+\.)*\w*(?:Model|For\w+)\.from_pretrained")
 _CLASSIFIERS = re.compile(r"(\w+For(?:Sequence|Token)Classification)\.from_pretrained")
 
 
 def implied(program: Program, keys: dict[str, Any], settings: Settings, where: str, *, arguments: str) -> None:
     """Add to ``keys`` and ``settings`` what calls beside the arguments imply; ``arguments``: the class that holds these."""
-    classifier(program, settings, where)
+    classifier(program, keys, settings, where)
     liger(program, keys)
     if settings.get("framework") == "unsloth":
         _unsloth_adapters(program, keys)
@@ -48,11 +49,15 @@ def _turned_on(keys: dict[str, Any], settings: Settings) -> bool:
     return quantised and pinned is not None and (int(pinned[1]), int(pinned[2] or 0)) < PASSES_ON
 
 
-def classifier(program: Program, settings: Settings, where: str) -> None:
+def classifier(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
     """A class with a head of labels: its logits are few, whatever the vocabulary."""
     for call in program.calls("from_pretrained"):
         if (found := _CLASSIFIERS.fullmatch(ast.unparse(call.func))) and program.runs(call) is not False:
             settings.put("loss", "none", f"{where}: {found[1]}, whose logits are of labels, not of the vocabulary")
+            targets = keys.get("lora_target_modules")
+            if isinstance(targets, list) and (heads := [one for one in targets if one in _HEADS]):
+                keys["lora_target_modules"] = [one for one in targets if one not in _HEADS]
+                settings.unread.append(f"lora_target_modules ({', '.join(heads)}: the head of labels, too small to count)")
 
 
 def liger(program: Program, keys: dict[str, Any]) -> None:

@@ -5,11 +5,12 @@ No trainer's default stands behind such a loop: what it does not say stays open 
 
 import ast
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from vramcast.errors import QuestionError
-from vramcast.reading.python_values import Open, Program, called
+from vramcast.reading.python_values import Open, Program, called, parse_python
 from vramcast.reading.training.program_defaults import TRAINERS, kbit
 from vramcast.reading.training.settings import Settings
 
@@ -18,6 +19,7 @@ _OPTIMIZERS = {
     **{"AdamW8bit": "adamw_8bit", "Adam8bit": "adamw_8bit", "PagedAdamW": "paged_adamw", "PagedAdamW8bit": "paged_adamw_8bit"},
     **{"PagedAdamW32bit": "paged_adamw_32bit", "FusedAdam": "adamw"},
 }
+_OF_TEXT = re.compile(r"AutoModelFor|tokenizer|\bGPT|LMHead|context_length|block_size|vocab_size|n_tokens|num_tokens|tokenize")
 _OTHERS = re.compile(r"val|test|eval|dev(?![a-z])|valid", re.I)
 _OPEN = {"micro_batch": "how many sequences a card takes at once: 1 is taken, --micro-batch N says it",
          "seq": "how long they are: --seq N says it"}  # fmt: skip
@@ -30,13 +32,30 @@ def writes_loop(program: Program) -> bool:
 
 
 def is_loop_of_a_model(text: str) -> bool:
-    """Whether a text is such a loop around a language model, by the calls that it writes."""
-    steps = re.search(r"\.backward\(", text) is not None and re.search(r"\boptim\w*\.step\(|scaler\.step\(", text) is not None
-    return (
-        steps
-        and re.search(r"AutoModelFor|tokenizer|\bGPT|LMHead|context_length|block_size|vocab_size|n_tokens|num_tokens", text)
-        is not None
-    )
+    """Whether a text is such a loop around a language model, by the calls and names of its code, never by its strings."""
+    if not re.search(r"\.backward\(", text) or not re.search(r"\.step\(", text):
+        return False
+    with suppress(QuestionError):
+        tree = parse_python(text, "the program").tree
+        names = " ".join(_names_in(tree))
+        steps = [called(node) for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+        return {"backward", "step"} <= set(steps) and _OF_TEXT.search(names) is not None
+    return False
+
+
+def _names_in(tree: ast.AST) -> Iterator[str]:
+    """The names of a program's code: of variables, attributes, arguments, what it imports, keys of its mappings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name
+        elif isinstance(node, ast.arg | ast.keyword) and node.arg:
+            yield node.arg
+        elif isinstance(node, ast.Dict):
+            yield from (key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
 
 
 def of_loop(program: Program, built: dict[str, Any], settings: Settings, where: str) -> None:

@@ -53,7 +53,8 @@ _STARTS = re.compile(
     r"\b(?:torchrun|accelerate|deepspeed|python[\d.]*|swift|llamafactory-cli|axolotl)\b.*(?:\s--\w|\w\.\w+=)", re.S
 )
 _MODELS = re.compile(
-    r"(?:Auto\w*Model\w*|\w+For(?:CausalLM|ConditionalGeneration)|FastLanguageModel|FastModel|FastVisionModel)\.from_pretrained"
+    r"(?:Auto\w*Model\w*|\w+For(?:CausalLM|ConditionalGeneration|MaskedLM|\w+Classification|QuestionAnswering|Seq2SeqLM)|"
+    r"FastLanguageModel|FastModel|FastVisionModel)\.from_pretrained"
 )
 
 
@@ -172,7 +173,7 @@ def settings_of_loop(
     program = parse_python(text, where, text_of)
     program.capability = settings.capability
     _beside(program, built, settings, where)
-    classifier(program, settings, where)
+    classifier(program, built, settings, where)
     if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built or is_loop_of_a_model(text):
         of_loop(program, built, settings, where)
         keys = without_rivals(constants_of(text, where, text_of), settings)

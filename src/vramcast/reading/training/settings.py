@@ -9,6 +9,13 @@ from vramcast.untrusted import printable
 _INNER = ("model", "zero.file", "fetch.", "bucket.", "task.of_name", "targets.")  # not the user's words
 _SUMMARY = 900
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w{0,60}|\d)")  # a variable in a value
+# What is typed for a target that a variable holds.
+_FLAGS = {
+    "micro_batch": "--micro-batch N", "seq": "--seq N", "accumulate": "--accumulate N", "adapter.rank": "--rank N",
+    "adapter.targets": "--targets NAMES", "adapter.dropout": "--dropout P", "optimizer": "--optimizer NAME",
+    "checkpointing": "--checkpointing full", "attention": "--attention NAME", "param_dtype": "--param-dtype TYPE",
+    "compute_dtype": "--compute-dtype TYPE", "zero": "--zero N", "model": "MODEL",
+}  # fmt: skip
 UNSET = (None, "", "none", "None", "null", "auto")
 
 
@@ -96,7 +103,17 @@ class Settings:
 
     def unmodelled(self) -> tuple[Unmodelled, ...]:
         """The keys that have no rule: misspelt, new, or of an effect nobody has modelled."""
-        return tuple(Unmodelled(f"the key {key}: no rule reads it, and what it changes is not counted") for key in self.unread)
+        return tuple(Unmodelled(f"the key {key}{self._why_unread(key)}") for key in self.unread)
+
+    def _why_unread(self, key: str) -> str:
+        """What is to be said behind an unread key: the flag that says what a variable holds, else that nothing reads it."""
+        if key.endswith("says it)"):
+            return ""
+        held = set(_NAMED.findall(key)) if "(${" in key else set()
+        flags = [flag for target, flag in _FLAGS.items() if held & set(self.opened.get(target, "").split(", "))]
+        if flags:
+            return f": a variable that nobody set holds it; {' or '.join(flags)} says it"
+        return ": no rule reads it, and what it changes is not counted"
 
 
 def _plain(value: Any) -> Any:
