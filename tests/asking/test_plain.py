@@ -94,6 +94,8 @@ from vramcast.cli import run
          "--gpu=3090 24GB --context=auto --engine=llama.cpp --quant=Q4_K_M"),
         ("dual RTX 3090 or Mac Studio 128GB for llama 3.3 70B", "plan", "llama 3.3 70B",
          "--gpu=RTX 3090x2 --gpu=Mac Studio 128GBx1 --by=speed"),
+        ("minimax m2 on 8x 3090", "fit", "minimax m2", "--gpu=3090x8"),
+        ("bge-m3 on an L4, 512 tokens, batch 32", "serve", "bge-m3", "--gpu=L4 --context=512 --concurrency=32"),
         ("mixtral on a macbook pro 64gb", "fit", "mixtral", "--gpu=macbook pro 64gb"),
         ("full finetune qwen3 8b on 4x a100 80gb or 8x l40s", "plan train", "qwen3 8b",
          "--gpu=a100 80gbx4 --gpu=l40sx8 --method=full --by=time"),

@@ -307,7 +307,7 @@ def _card(line: str) -> tuple[str, int, str]:
     """The longest run of words that names a card, how many of it, and the line without them; "" where none does."""
     for start, end in _runs(line):
         name = line[start:end].strip()
-        if not _is_card(name):
+        if not _is_card(name) or _is_half_a_model(name, line[:start]):
             continue
         before, after = BEFORE.search(line[:start]), AFTER.match(line[end:])
         count = (before[1] if before else (after[1] or after[2]) if after else "1").lower()
@@ -340,6 +340,12 @@ def _is_card(name: str) -> bool:
         return False
 
 
+def _is_half_a_model(name: str, before: str) -> bool:
+    """Whether a short name of a card is the last word of a model's: the M2 of ``MiniMax M2`` is no chip of Apple."""
+    word = re.search(r"([A-Za-z][\w.-]*)\s$", before)
+    return word is not None and re.fullmatch(r"[a-z]\d{1,2}", name, re.I) is not None and is_model(f"{word[1]} {name}")
+
+
 def _singular(name: str) -> str:
     """One card of the name: ``H100s`` are several of one kind, an ``L40S`` is a card of its own."""
     from vramcast.hardware.cards import fitting
@@ -352,6 +358,8 @@ def _serving_flags(said: dict[str, str], card: str) -> list[str]:
     kind = _type_of(said["quant"].lower(), said.get("engine", ""), card) if "quant" in said else ""
     if re.match(r"I?Q\d", kind) and "engine" not in said and not re.match(r"m\d|apple|mac", card, re.I):
         said["engine"] = "llama.cpp"  # a type of GGUF files
+    if "batch" in said:
+        said.setdefault("concurrency", said["batch"])
     flags = [f"--{name}={said[name]}" for name in ("context", "concurrency", "engine") if name in said]
     flags += [f"--dtype={DTYPES[said['dtype'].lower()[:2]]}"] if "dtype" in said and not kind else []
     flags += [f"--kv-dtype={said['kv'].lower()}"] if "kv" in said else []

@@ -48,6 +48,7 @@ SAID = (
     ("samples", re.compile(
         r"(?:on |with )?(\d+(?:\.\d+)?\s?[km]?)\s*(?:samples|examples|rows|conversations|条(?:数据|样本)?)", re.I)),
     ("context", re.compile(r"(?<![\w.-])(\d{1,3}k|1m)(?![\w-])", re.I)),
+    ("context", re.compile(r"(?<![\w.-])(\d{3,7})[- ]tokens?\b(?!\s*(?:/|per|a|each|every)\b|\s*/)", re.I)),
     ("epochs", re.compile(r"(?:for )?(\d+)\s*(?:epochs?|轮)", re.I)),
     ("zero", re.compile(r"(?:deepspeed\s*)?\bzero[- ]?(?:stage[- ]?)?([0-3])\b", re.I)),
     ("fsdp", re.compile(r"\b(fsdp[12]?)\b", re.I)),
