@@ -259,7 +259,7 @@ def options_of(tree: ast.Module) -> dict[str, ast.expr]:
         elif isinstance(node, ast.Call) and called(node) in ("add_argument", "option"):
             given = {word.arg: word.value for word in node.keywords}
             held = given.get("default") or _switch(given.get("action"))
-            for name in _option_names(node, given.get("dest")):
+            for name in option_names(node, given.get("dest")):
                 if held is not None:
                     found.setdefault(name, held)
         elif isinstance(node, ast.Call) and called(node) == "set_defaults":
@@ -267,7 +267,7 @@ def options_of(tree: ast.Module) -> dict[str, ast.expr]:
     return found
 
 
-def _option_names(call: ast.Call, dest: ast.expr | None) -> list[str]:
+def option_names(call: ast.Call, dest: ast.expr | None) -> list[str]:
     """The python names of an option: of its long flags, else of its last, and of ``dest``."""
     flags = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     names = [flag for flag in flags if flag.startswith("--")] or flags[-1:]

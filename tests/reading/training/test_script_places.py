@@ -178,3 +178,15 @@ def test_a_person_s_program_with_axolotl_s_names_is_not_axolotl(tmp_path: Path) 
     settings = _read(tmp_path / "run.sh", text)
     assert settings.get("framework") != "axolotl"
     assert [settings.get(name) for name in ("model", "micro_batch", "seq", "adapter.rank")] == ["org/a-7b", 4, 256, 8]
+
+
+def test_a_program_works_out_what_the_command_gives(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "def train(base_model='', batch_size=128, micro_batch_size=4, ctx=256):\n"
+        "    steps = batch_size // micro_batch_size\n"
+        "    TrainingArguments(gradient_accumulation_steps=steps, per_device_train_batch_size=micro_batch_size)\n"
+        "    SFTTrainer(max_seq_length=ctx)\nfire.Fire(train)\n"
+    )
+    text = "python train.py --base_model org/a-7b --batch_size 16 --micro_batch_size 2 --lora_r 8 --ctx 4096\n"
+    settings = _read(tmp_path / "run.sh", text)
+    assert [settings.get(name) for name in ("accumulate", "micro_batch", "seq")] == [8, 2, 4096]

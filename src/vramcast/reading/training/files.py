@@ -9,6 +9,7 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.beside import path_from, texts_beside
+from vramcast.reading.python_options import with_options
 from vramcast.reading.training import markdown, model_names, objectives, shared
 from vramcast.reading.training.accelerate import without_launcher
 from vramcast.reading.training.formats import (
@@ -353,7 +354,8 @@ def _from_script(command: Command, settings: Settings, path: Path, *, told: bool
         note_names(settings, command.flags, path.name)
         before = len(settings.unread)
         with suppress(QuestionError):
-            formats = _from_program(contents(found), settings, found.name, found.parent)
+            text = with_options(contents(found), command.flags)
+            formats = _from_program(text, settings, found.name, found.parent)
             own = [line for line in settings.unread[before:] if not line.endswith(shared.WITHOUT_RULES)]  # its own names are none
             settings.unread[before:] = own
             return formats

@@ -1,0 +1,102 @@
+"""A program's own options as a command gives them: its text with what was typed in the place of each default."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Any
+
+from vramcast.reading.python_scopes import option_names
+from vramcast.reading.python_values import called
+
+_LONGEST = 400_000  # letters of a program whose defaults are replaced
+_NUMBER = re.compile(r"-?\d{1,12}|-?(?:\d{1,12}\.\d{0,12}|\.\d{1,12})(?:[eE]-?\d{1,3})?|-?\d{1,12}[eE]-?\d{1,3}")
+_PARSERS = ("Fire", "run", "Typer")
+Splice = tuple[tuple[int, int], tuple[int, int], str]  # from a line and a column, to them, the text that stands there
+
+
+def with_options(text: str, given: Mapping[str, Any]) -> str:
+    """The program's text with what a command gives in the place of its defaults; lines stay where they are.
+
+    ``given``: values by python name; one with a variable in it stands as a name that nothing sets. Read are the options of
+    argparse and click, the fields of dataclasses, and the parameters of the function that Fire or typer calls.
+    """
+    if not given or len(text) > _LONGEST:
+        return text
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text
+    return _spliced(text, [*_of_options(tree, given), *_of_fields(tree, given), *_of_function(tree, given)])
+
+
+def _spliced(text: str, splices: list[Splice]) -> str:
+    raw = text.encode()
+    lines = raw.split(b"\n")
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    places = sorted(((starts[a - 1] + b, starts[c - 1] + d, put) for (a, b), (c, d), put in splices), reverse=True)
+    last = len(raw) + 1
+    for start, end, put in places:
+        if end <= last:  # none within another
+            raw, last = raw[:start] + put.encode() + raw[end:], start
+    return raw.decode("utf-8", "replace")
+
+
+def _instead(node: ast.expr, value: Any) -> Splice:
+    """The value in a default's place; the words of a text stay a text."""
+    of_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    end = (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+    return (
+        (node.lineno, node.col_offset),
+        end,
+        repr(value) if of_text and isinstance(value, str) and "$" not in value else _written(value),
+    )
+
+
+def _written(value: Any) -> str:
+    """The value as Python writes it."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    if not isinstance(value, str):
+        return repr(value)
+    if "$" in value:
+        named = re.search(r"\w+", value[value.index("$") :])
+        return f"typed_{named[0][:40]}" if named else "typed_word"
+    return value if _NUMBER.fullmatch(value) else value.title() if value.lower() in ("true", "false", "none") else repr(value)
+
+
+def _of_options(tree: ast.Module, given: Mapping[str, Any]) -> Iterator[Splice]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and called(node) in ("add_argument", "option"):
+            words = {word.arg: word.value for word in node.keywords}
+            name = next((one for one in option_names(node, words.get("dest")) if one in given), None)
+            if name is not None and "default" in words:
+                yield _instead(words["default"], given[name])
+            elif name is not None and (parts := [*node.args, *words.values()]):
+                end = max((one.end_lineno or 0, one.end_col_offset or 0) for one in parts)
+                yield end, end, f", default={_written(given[name])}"
+
+
+def _of_fields(tree: ast.Module, given: Mapping[str, Any]) -> Iterator[Splice]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef) or not any("dataclass" in ast.unparse(one) for one in node.decorator_list):
+            continue
+        for field in node.body:
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.target.id in given:
+                if field.value is not None:
+                    yield _instead(field.value, given[field.target.id])
+                else:
+                    end = (field.end_lineno or field.lineno, field.end_col_offset or field.col_offset)
+                    yield end, end, f" = {_written(given[field.target.id])}"
+
+
+def _of_function(tree: ast.Module, given: Mapping[str, Any]) -> Iterator[Splice]:
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node) in _PARSERS and node.args)
+    fired = {call.args[0].id for call in calls if isinstance(call.args[0], ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in fired:
+            own = node.args
+            named = [*zip(own.args[len(own.args) - len(own.defaults) :], own.defaults, strict=True)]
+            for name, default in (*named, *zip(own.kwonlyargs, own.kw_defaults, strict=True)):
+                if default is not None and name.arg in given:
+                    yield _instead(default, given[name.arg])
