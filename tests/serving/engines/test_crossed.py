@@ -2,9 +2,11 @@
 
 import pytest
 
+from vramcast import forecast
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import catalogue
 from vramcast.serving.engines.base import Resolved, answer_of
+from vramcast.units import GiB
 from vramcast.workload import Serving
 
 H100 = catalogue()["h100-sxm5-80"]
@@ -37,3 +39,16 @@ def test_a_release_that_dropped_the_class_says_so() -> None:
     assert refused("0.11.0") == [
         "vLLM 0.11.0 has no MllamaForConditionalGeneration: it was there up to 0.10.2, use --engine vllm==0.10.2"
     ]
+
+
+@pytest.mark.parametrize(("seqs", "gib"), [(128, 35.63), (16, 4.45)])
+def test_the_first_engine_encodes_an_image_a_sequence(seqs: int, gib: float) -> None:
+    """vLLM 0.7.0 printed 36.63 GiB with 128 sequences on an H100 (vllm-project/vllm#12126)."""
+    options = {"engine_core": "V0", "max_num_seqs": seqs, "enforce_eager": True}
+    asked = Serving(
+        model="meta-llama/Llama-3.2-11B-Vision", engine="vllm", engine_version="0.7.0", gpu="H100 SXM5 80GB", options=options
+    )
+    encoder = next(instant for instant in forecast(asked).ranks[0].instants if instant.name == "encoder")
+    terms = {term.name: term for term in encoder.terms}
+    assert terms["activations"].bytes / GiB == pytest.approx(gib, abs=0.02)
+    assert {part.name for part in terms["activations"].terms} == {"encoder_states", "pixels"}

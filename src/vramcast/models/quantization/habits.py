@@ -60,14 +60,15 @@ def _in_integers(plan: Plan, model: Model) -> Plan:
     return msgspec.structs.replace(plan, ignore=_COMPRESSOR_KEPT)
 
 
-# RadixArk's copies take NVIDIA's recipes: Qwen3.8-27B-NVFP4 is 20.75 GiB in vLLM's log, 25.97 if recurrent layers were in 16 bits
-_AS_NVIDIA = frozenset({"nvidia", "radixark"})
+# publishers whose copies are Model Optimizer's, as vLLM's start-up line of theirs says ("Detected ModelOpt NVFP4 checkpoint"):
+# its recipes are NVIDIA's
+_BY_MODEL_OPTIMIZER = frozenset({"nvidia", "radixark"})
 
 
 def _by_another(name: str) -> bool:
     """Whether the id is that of a quantised checkpoint that is not made as NVIDIA makes its own."""
     publisher, _, rest = name.lower().partition("/")
-    return "nvfp4" in rest and publisher not in _AS_NVIDIA
+    return "nvfp4" in rest and publisher not in _BY_MODEL_OPTIMIZER
 
 
 _KEEP_WO = frozenset({"t5", "mt5", "umt5", "pop2piano", "udop"})

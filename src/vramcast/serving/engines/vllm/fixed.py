@@ -22,6 +22,7 @@ from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.graphs import Capture, flashinfer_workspace, graphs_term, reserve_term
 from vramcast.serving.engines.vllm.profile import (
     Batch,
+    crossed_images_term,
     encoder_term,
     forward_term,
     profiled_tokens,
@@ -96,7 +97,7 @@ def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Vll
         weights=weights,
         activations=forward_term(model, stage, batch),
         logits=sampling_term(model, stage, batch) if stage.last and not settings.pools else None,
-        encoder=encoder_term(model, batch.towers, batch.tokens, batch.element, batch.pixel, tp=batch.tp),
+        encoder=_encoder(model, settings, batch),
         graphs=graphs,
         reserve=reserve_term(graphs, capture, second=settings.second_runner),
         communication=versions.non_torch_term(settings.version, card, tp=settings.tp, pp=settings.pp, weights=weights.bytes),
@@ -104,6 +105,14 @@ def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Vll
         unseen=_unseen(resolved, settings, stage, capture),
         states=_states(model, settings) if at(settings.version, versions.COUNTS_ALL_USED) and stage.last else None,
     )
+
+
+def _encoder(model: Model, settings: VllmSettings, batch: Batch) -> Term | None:
+    """The peak of the encoder's run: of the V0 engine an image a sequence, where the decoder attends across."""
+    crossed = crossed_images_term(model, batch.towers, settings.max_seqs, batch.element, batch.pixel)
+    if settings.core == "V0" and crossed is not None:
+        return crossed
+    return encoder_term(model, batch.towers, batch.tokens, batch.element, batch.pixel, tp=batch.tp)
 
 
 def _states(model: Model, settings: VllmSettings) -> Term | None:

@@ -222,6 +222,32 @@ def encoder_term(
     return Term.total("activations", (widest, *kept_outputs(model, towers, budget, element, pixel)))
 
 
+_PADDED_TO = 8
+
+
+def crossed_images_term(model: Model, towers: tuple[Tower, ...], seqs: Number, element: float, pixel: float) -> Term | None:
+    """The V0 engine's encoder run for a decoder that attends across: every one of ``seqs`` sequences brings a largest image.
+
+    All are encoded at once, and the peak is where kept layers' states are joined to the last: the kept ones and the last local
+    layer's, as the encoder returned them, a copy of the kept ones in order, the last one's, and what joins them. None where the
+    model has no such tower. Source: vllm 0.7.0, worker/enc_dec_model_runner.py profile_run and model_executor/models/mllama.py
+    MllamaVisionModel.forward.
+    """
+    tower = vision_tower(towers)
+    if tower is None or "tokens_per_image" not in tower.facts or not any(block.cross for block in model.blocks):
+        return None
+    widths = [t.shape[1] // tower.hidden for t in tower.tensors if t.role == "projector" and len(t.shape) == 2]
+    tiles, joined = round(tower.facts.get(TILES, 1)), max(widths, default=1)
+    tokens = round(tower.facts["tokens_per_image"])
+    padded = tiles * -(-(tokens // tiles) // _PADDED_TO) * _PADDED_TO
+    states = padded * joined + tokens * 2 * joined
+    images = named(seqs, "images")
+    held = images * named(states, "states") * named(tower.hidden, "wide") * bytes_(element)
+    pixels = images * named(round(tiles * CHANNELS * tower.facts["image_size"] ** 2), "values") * bytes_(pixel)
+    parts = (Term(name="encoder_states", amount=held), Term(name="pixels", amount=pixels))
+    return Term.total("activations", parts, source="vllm/worker/enc_dec_model_runner.py of 0.7.0")
+
+
 def unsized_images(model: Model) -> tuple[Unmodelled, ...]:
     """What the answer says where images have any size and nobody noted the largest that the preprocessor lets through."""
     tower = vision_tower(model.towers)
