@@ -168,6 +168,20 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     backward: float = 0.0
 
 
+class Remote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A class that is code beside its weights, which a usual decoder can stand for in a traced script.
+
+    ``layer``: what it calls its layer; ``float_logits``: its logits become float32 before the loss; ``normed_head``: the rows of
+    a head whose weight is normed in every pass (Baichuan 2); ``alibi_width``: the hidden size that has ALiBi in place of
+    rotations (Baichuan-13B). Source: the modeling file beside each checkpoint on the hub.
+    """
+
+    layer: str
+    float_logits: bool = False
+    normed_head: int = 0
+    alibi_width: int = 0
+
+
 class ModelClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One class by its ``model_type``; a group that is None was never looked up.
 
@@ -188,6 +202,7 @@ class ModelClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     whole: Whole = Whole()
     served: Served = Served()
     traced: Traced | None = None
+    remote: Remote | None = None
     sources: dict[str, str] = {}
 
 

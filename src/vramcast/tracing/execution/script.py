@@ -48,6 +48,7 @@ from vramcast.tracing.execution.stand_ins import (
     patches,
     pictures,
     pretrained,
+    remote_decoders,
     triton_kernels,
 )
 from vramcast.tracing.execution.stand_ins.fake_cuda import FakeCudaError
@@ -145,6 +146,7 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     patches.transformers()
     hub_models.install(session)
     hub_writing.install(session)
+    remote_decoders.install(session)
     if importlib.util.find_spec("bitsandbytes") is not None:
         four_bit.install(session)
     flex_attention.install()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vramcast.models.names import Name, take_apart
+from vramcast.tracing.published.remote_classes import remote_config
 
 
 class Published(NamedTuple):
@@ -35,7 +36,10 @@ def published(name: str) -> Published | None:
         return found
     parts = take_apart(name)
     alike = _by_key().get(parts.key)
-    return _quantised(_nearest(alike, parts), parts.quantization) if alike else None
+    if alike:
+        return _quantised(_nearest(alike, parts), parts.quantization)
+    remote = remote_config(name)
+    return Published(remote, {}, str(remote["stands_for"])) if remote else None
 
 
 def is_published(folder: str) -> bool:

@@ -53,7 +53,7 @@ def _read(config: dict[str, Any]) -> tuple[Style, dict[str, Any], int]:
     """The family's style, the fields of the language model, and how many tokens it has."""
     text = config | config.get("text_config", {}) | config.get("llm_config", {})
     size = int(text.get("vocab_size", 32_000))
-    return style_of(str(config.get("model_type", "")), size), text, size
+    return style_of(str(config.get("remote_type", config.get("model_type", ""))), size), text, size
 
 
 def _positions(style: Style, text: dict[str, Any]) -> int:

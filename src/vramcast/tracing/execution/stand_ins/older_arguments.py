@@ -97,11 +97,17 @@ def _readable(owner: Any) -> None:
     table = moved().arguments
     for before, now in table.now.items():
         if before not in table.value and not hasattr(owner, before):
-            setattr(owner, before, property(functools.partial(_read, now)))
+            setattr(owner, before, _Today(now))
 
 
-def _read(now: str, arguments: Any) -> Any:
-    return getattr(arguments, now)
+class _Today:
+    """An attribute that is read by its name of today; a derived class may have one of its own under the name of before."""
+
+    def __init__(self, now: str) -> None:
+        self._now = now
+
+    def __get__(self, arguments: Any, owner: Any = None) -> Any:
+        return self if arguments is None else getattr(arguments, self._now)
 
 
 def _parsed(owner: Any, told: Told) -> None:
