@@ -47,7 +47,10 @@ def test_what_no_name_tells_stays_listed(more: str, told: str) -> None:
     assert not {"mmproj_bytes", "draft_model_bytes"} & asked.question.options.keys()
 
 
-@pytest.mark.parametrize("more", ["--mmproj mmproj-f16.gguf --no-mmproj-offload", "-md Qwen3-0.6B-Q8_0.gguf -ngld 0"])
+@pytest.mark.parametrize(
+    "more",
+    ["--mmproj mmproj-f16.gguf --no-mmproj-offload", "-md Qwen3-0.6B-Q8_0.gguf -ngld 0", "-md Qwen3-0.6B-Q8_0.gguf -devd none"],
+)
 def test_what_stays_on_the_host_takes_no_card(more: str) -> None:
     asked = _asked(f"llama-server -m gemma-3-12b-it-Q4_K_M.gguf -c 4096 -ngl 99 {more}")
     assert not {"mmproj_bytes", "draft_model_bytes"} & asked.question.options.keys()
@@ -82,3 +85,11 @@ def test_another_engine_takes_no_size_of_a_projector() -> None:
     assert found is not None
     asked = question_of_launch(found[0], found[1], {}, {"engine": "vllm", "gpu": "H100"}, serving_question)
     assert "mmproj_bytes" not in asked.question.options and "mmproj" in _lines(asked)
+
+
+def test_some_of_a_drafts_layers_are_counted_as_many() -> None:
+    """Ten of Qwen3-0.6B's 29 are its output, 151,936 wide, and nine of its 28 layers."""
+    line = "llama-server -m Qwen3-32B-Q4_K_M.gguf -md Qwen3-0.6B-Q8_0.gguf -c 16384 -ngld {}"
+    some, most = (_asked(line.format(layers)).question.options["draft_model_bytes"] for layers in (10, 99))
+    output, layer = 151_936 * 1024, 15_731_712
+    assert some / most == pytest.approx((output + 9 * layer) / (output + 28 * layer), rel=0.01)

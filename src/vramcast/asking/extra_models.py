@@ -28,6 +28,7 @@ ENGINES = ("llama_cpp", "ik_llama_cpp")
 _OPTIONS = ("mmproj_bytes", "draft_model_bytes")
 _DRAFTS = ("model-draft", "hf-repo-draft")
 _LAYERS = ("n-gpu-layers-draft", "gpu-layers-draft", "-ngld")
+_DEVICES = ("device-draft", "-devd")
 _LENGTHS = ("ctx-size-draft", "-cd")
 _TOWERS = ("vision", "audio", "projector")
 _TYPE = re.compile(r"(?<![a-z0-9])(?:(?:ud-)?i?q\d_[a-z0-9]+(?:_[smlx]+)?|bf16|fp?16|fp?32)(?![a-z0-9])")
@@ -128,28 +129,36 @@ def _draft(flags: Mapping[str, str], context: int | None, where: str, ask: Calla
     """A draft's file as weights; its cache and its graph, as a forecast of it alone has them, as a bound."""
     named = next((flags[name] for name in _DRAFTS if flags.get(name)), "")
     layers = next((flags[name] for name in _LAYERS if flags.get(name)), "")
+    devices = next((flags[name] for name in _DEVICES if flags.get(name)), "")
     if not named:
         return ExtraModels()
-    if layers == "0":
-        told = Assumption("draft model", printable(named)[-80:], f"{where}: no layer of it on a card ({layers} of them)")
-        return ExtraModels(assumed=(told,), counted=(*_DRAFTS, *_LAYERS, *_LENGTHS))
+    if layers == "0" or devices.lower() == "none":
+        why = "no layer of it on a card (0 of them)" if layers == "0" else "on no device of its own (none)"
+        told = Assumption("draft model", printable(named)[-80:], f"{where}: {why}")
+        return ExtraModels(assumed=(told,), counted=(*_DRAFTS, *_LAYERS, *_LENGTHS, *_DEVICES))
     length = next((int(flags[name]) for name in _LENGTHS if flags.get(name, "").isdigit()), 0) or context
-    terms = _terms_of(named, length, ask)
-    size = _size_of_file(named) or (terms or {}).get("weights", 0)
+    terms, whole = _terms_of(named, length, ask, layers), _terms_of(named, length, ask)
+    share = terms["weights"] / whole["weights"] if terms and whole and whole.get("weights") else 1
+    size = round((_size_of_file(named) or (whole or {}).get("weights", 0)) * share)
     if not size:
         return ExtraModels()
-    told = Assumption("draft_model_bytes", size, f"{where} --model-draft {printable(named)[-80:]}: its weights, all on the card")
+    much = "all on the card" if share == 1 else f"{layers} of its layers on the card"
+    told = Assumption("draft_model_bytes", size, f"{where} --model-draft {printable(named)[-80:]}: its weights, {much}")
     rest = sum(bytes_ for name, bytes_ in (terms or {}).items() if name in ("kv_cache", "state", "activations"))
     work = Unmodelled("the draft model's own cache and graph: as large as those of a server of it alone", rest or None)
     return ExtraModels({"draft_model_bytes": size}, (told,), (work,), (*_DRAFTS, *_LAYERS, *_LENGTHS))
 
 
-def _terms_of(named: str, context: int | None, ask: Callable[..., Asked[Serving]]) -> dict[str, int] | None:
-    """The memory of a server of the draft alone, by term; None where its name tells no known model."""
+def _terms_of(named: str, context: int | None, ask: Callable[..., Asked[Serving]], layers: str = "") -> dict[str, int] | None:
+    """The memory of a server of the draft alone, by term; None where its name tells no known model.
+
+    ``layers``: how many are asked to be on the card, "" for all.
+    """
+    options = {"n_gpu_layers": int(layers)} if layers.isdigit() else {}
     words: dict[str, Any] = {"context": context} if context else {}
     name = re.split(r"[\\/]", named)[-1] if named.lower().endswith(".gguf") else named
     try:
-        forecast = answer_serving(ask(name, flags=(), options={}, engine="llama_cpp", **words), advises=False)
+        forecast = answer_serving(ask(name, flags=(), options=options, engine="llama_cpp", **words), advises=False)
     except VramcastError:
         return None
     rank = forecast.ranks[0]
