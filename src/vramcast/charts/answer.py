@@ -6,7 +6,7 @@ from typing import Any
 from vramcast.charts.palette import PHASES, colour_of
 from vramcast.charts.pictures import Axis, Bar, Cell, Grid, Moment, Moments, Part, Plot, Point, Series
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.language import Language, program_name
+from vramcast.language import Language, program_and_release
 from vramcast.ledger import Forecast, Term
 from vramcast.planning.verdict import headline, missing_bytes
 from vramcast.units import gib, time_text
@@ -28,9 +28,7 @@ def title_of(forecast: Forecast, say: Language) -> str:
     """``Qwen/Qwen2.5-7B-Instruct, 1 x GeForce RTX 4090, vLLM 0.33.0``."""
     w = forecast.workload
     where = f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else say("no-card")
-    version = w.get("engine_version") or w.get("framework_version") or ""
-    what = f"{program_name(str(w.get('engine') or w.get('framework') or ''))} {version}".strip()
-    return f"{forecast.model.id}, {where}, {what}"
+    return f"{forecast.model.id}, {where}, {program_and_release(w)}"
 
 
 def part_of(term: Term, say: Language) -> Part:

@@ -8,7 +8,7 @@ A test reads them with Fluent's own parser too and holds that both say the same.
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -136,3 +136,15 @@ _PROGRAMS = {
 def program_name(name: str) -> str:
     """``vLLM`` for ``vllm``; a name that is not in the table stands as it is."""
     return _PROGRAMS.get(name, name)
+
+
+_TRL_NEVER = 4  # TRL's own releases are 0.x and 1.x: a run that pins transformers alone is told by that
+
+
+def program_and_release(workload: Mapping[str, object]) -> str:
+    """The engine or framework of a workload and its release: ``vLLM 0.33.0``, ``TRL, transformers 4.45``."""
+    name = str(workload.get("engine") or workload.get("framework") or "")
+    release = str(workload.get("engine_version") or workload.get("framework_version") or "")
+    major = release.partition(".")[0]
+    between = ", transformers " if name == "trl" and major.isdigit() and int(major) >= _TRL_NEVER else " "
+    return f"{program_name(name)}{between}{release}".strip()

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from vramcast.asking.wording import headline_in
 from vramcast.charts.answer import card_bar, step_moments, terms_of
 from vramcast.charts.palette import colour_of
-from vramcast.language import Language, program_name
+from vramcast.language import Language, program_and_release, program_name
 from vramcast.ledger import Forecast, Interval, Term
 from vramcast.planning.verdict import WANTING
 from vramcast.units import DAY_S, count, gib, tenths, time_text
@@ -34,7 +34,7 @@ def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
         if forecast.model.active_parameters < 0.9 * forecast.model.parameters
         else "",
         "where": f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else say("no-card"),
-        "engine": f"{program} {w.get('engine_version') or w.get('framework_version') or ''}".strip(),
+        "engine": program_and_release(w),
         "error": _error(forecast, program, say),
         "fit": fit,
         "verdict": "refused" if fit.refused else fit.verdict,

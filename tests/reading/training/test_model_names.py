@@ -55,6 +55,7 @@ def test_a_run_only_suggests_its_model(tmp_path: Path) -> None:
         ("a.yaml", STEP + "quantization: {compute_dtype: float16, load_in_4bit: true}", {"compute_dtype": None, "quant": "nf4"}),
         ("a.yaml", STEP + "use_LoRA: ''\nLoRA: {r: 8}", {"adapter.on": False, "adapter.rank": None, "method": None}),
         ("a.yaml", STEP + "use_unsloth: false\nunsloth_configs: {load_in_4bit: true, max_seq_len: 4}", {"quant": None}),
+        ("a.yaml", STEP + "freeze_vision_encoder: true\nmodel_name: org/Seer-7b", {"options.freezes_towers": True}),
         ("a.yaml", STEP + "use_unsloth: true\nunsloth_configs: {load_in_4bit: true}", {"quant": "nf4"}),
         ("a.yaml", STEP + "m: {use_lora: no, lora: {r: 8}}\nlora: {r: 4}", {"adapter.on": False}),
         ("a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_backend: INDUCTOR", {"compile": True}),

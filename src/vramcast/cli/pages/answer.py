@@ -7,7 +7,7 @@ from vramcast.cli.pages.assumed import assumptions
 from vramcast.cli.pages.ledger import instants, ledger
 from vramcast.cli.pages.page import Page, Span, cells, filled
 from vramcast.cli.pages.speed import speed_section, training_speed_section
-from vramcast.language import program_name, spoken
+from vramcast.language import program_and_release, program_name, spoken
 from vramcast.ledger import Advice, Fit, Forecast
 from vramcast.planning.verdict import WANTING
 from vramcast.units import count, gib, tenths
@@ -69,8 +69,7 @@ def _title(page: Page, forecast: Forecast) -> None:
     page.line((m.id, "title"), (typed, "faint"), "  ", (told, "faint"))
     where = f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else say("no-card")
     program = program_name(str(w.get("engine") or w.get("framework")))
-    what = f"{program} {w.get('engine_version') or w.get('framework_version') or ''}".strip()
-    page.line(f"{where}  ·  {what}  ·  {_load(w)}")
+    page.line(f"{where}  ·  {program_and_release(w)}  ·  {_load(w)}")
     for one in forecast.assumed:
         if one.because.startswith("of cards of several kinds"):
             page.line((say("t-mixed", cards=str(one.value), least=str(w["gpu"])), "warn"))

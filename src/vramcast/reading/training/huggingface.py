@@ -179,6 +179,10 @@ def bits(settings: Settings, value: Any, because: str) -> None:
         settings.put("quant", {"4": "nf4", "8": "int8"}[str(value)], because)
 
 
+TOWERS_FROZEN = (
+    "freeze_vision_tower", "freeze_vision_encoder", "freeze_vision_backbone", "freeze_vit", "freeze_vision_model",
+    "freeze_vision_modules", "freeze_image_encoder",
+)  # fmt: skip
 TRAINER: dict[str, Rule] = {
     "per_device_train_batch_size": ("micro_batch", whole),
     "gradient_accumulation_steps": ("accumulate", whole),
@@ -263,10 +267,7 @@ TRL: dict[str, Rule] = {
     "tune_mm_mlp_adapter": frozen,
     "tune_mm_vision": ("options.freezes_towers", when(False, True)),
     "unfreeze_mm_vision_tower": ("options.freezes_towers", when(False, True)),
-    **dict.fromkeys(
-        ("freeze_vision_tower", "freeze_vit", "freeze_vision_model", "freeze_vision_modules", "freeze_image_encoder"),
-        ("options.freezes_towers", flag),
-    ),
+    **dict.fromkeys(TOWERS_FROZEN, ("options.freezes_towers", flag)),
     **dict.fromkeys(("image_max_pixels", "video_max_pixels", "max_pixels", "image_resolution", "video_fps"), pixels),
     "grad_checkpoint": checkpointing,
     "zero_stage": ("zero", natural),

@@ -209,6 +209,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("parallel.sp", flag), "sequence_parallel"),
     (_degree("parallel.replicate"), "data_parallel_replicate_degree dp_replicate_size dp_replicate"),
     (_degree("parallel.shard"), "data_parallel_shard_degree dp_shard_size dp_shard"),
+    (("options.freezes_towers", flag), " ".join(huggingface.TOWERS_FROZEN)),
     (("lengths.packed", flag), "packing sample_packing pack_sequences use_packing"),
     (("shape.layers", whole), "num_hidden_layers num_layers n_layer n_layers nlayers nlayer"),
     (("shape.hidden", whole), "hidden_size n_embd d_model emb_dim"),
