@@ -164,6 +164,7 @@ def _training_log(text: str, _name: str) -> Kind | None:
 
 def _training(text: str, name: str) -> Kind | None:
     """A training configuration, a command line that trains, a program with TrainingArguments."""
+    from vramcast.reading.python_texts import without_texts
     from vramcast.reading.training.starting import starts_alone, starts_training
     from vramcast.reading.training.xtuner import is_config as is_xtuner
 
@@ -177,7 +178,7 @@ def _training(text: str, name: str) -> Kind | None:
     if name.endswith(".py") or re.search(r"^[ \t]*(?:from|import) \w+", text, re.M):
         if name.endswith(".py") and is_xtuner(text):
             return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because="XTuner's own names")
-        if because := _arguments_made(text):
+        if because := _arguments_made(without_texts(text)):
             return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because=because)
         if name.endswith(".py"):
             return _loop(text, name)

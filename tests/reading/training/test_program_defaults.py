@@ -122,3 +122,11 @@ def test_a_pinned_trl_prepares_a_quantised_base(tmp_path: Path, release: str, ex
     file = tmp_path / "n.ipynb"
     file.write_text(json.dumps({"cells": [{"cell_type": "code", "source": one} for one in code]}))
     assert training_question(files=[file]).question.checkpointing == expected
+
+
+def test_what_starts_a_program_stands_before_its_silence(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"{_LOADS}SFTTrainer(model, args=TrainingArguments({_SIZES}), peft_config=peft)\n")
+    file = tmp_path / "run.sh"
+    file.write_text("accelerate launch --mixed_precision bf16 train.py --learning_rate 1e-4 --per_device_train_batch_size 2\n")
+    question = training_question(files=[file]).question
+    assert (question.compute_dtype, question.options.get("autocast")) == ("bfloat16", None)

@@ -153,3 +153,27 @@ def test_an_open_setting_names_its_flag() -> None:
         " that nobody set holds it; --micro-batch N says it", " that nobody set holds it; --rank N says it",
     ]  # fmt: skip
     assert (asked.question.loss, asked.question.adapter and asked.question.adapter.targets) == ("none", ("q_proj",))
+
+
+def test_a_program_that_only_holds_code_as_text_does_not_train() -> None:
+    held = 'TEXT = """\nTrainingArguments(output_dir=x)\n"""\n'
+    plain = "from transformers import TrainingArguments\nTrainingArguments(output_dir='x')\n"
+    found = [[one.what for one in kinds_of(text.encode(), "a.py")] for text in (held, held + plain)]
+    assert ["a training program" in one for one in found] == [False, True]
+
+
+def test_adapters_whose_numbers_are_not_told() -> None:
+    text = (
+        "from peft import LoraConfig\nfrom transformers import TrainingArguments\nLoraConfig(**given)\n"
+        "TrainingArguments('o', model_name_or_path='Qwen/Qwen2.5-0.5B-Instruct')\n"
+    )
+    assert training_question(text=text).question.method == "lora"
+    assert (
+        training_question(text=text.replace("LoraConfig(**given)", "if False:\n    LoraConfig(**given)")).question.method
+        == "full"
+    )
+
+
+def test_settings_that_come_when_a_program_is_started() -> None:
+    with pytest.raises(QuestionError, match="HfArgumentParser takes them from the command or the YAML that starts it"):
+        read_training_text("from own import A\nfrom transformers import HfArgumentParser\nHfArgumentParser(A).parse()\n")

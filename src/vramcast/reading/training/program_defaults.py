@@ -17,6 +17,7 @@ from vramcast.reading.training.settings import Settings
 TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "RewardTrainer", "Seq2SeqTrainer")
 PASSES_ON = (7, 2)  # TRL 0.7.2, sft_trainer.py: prepares with the arguments' own gradient_checkpointing; 0.7.1 with it on
 _PLAIN = ("TrainingArguments", "Seq2SeqTrainingArguments")
+_LAUNCHED = ("compute_dtype", "zero", "fsdp", "fsdp.on", "file.deepspeed")
 _LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
 _HEADS = ("score", "classifier")
@@ -54,6 +55,7 @@ def classifier(program: Program, keys: dict[str, Any], settings: Settings, where
     for call in program.calls("from_pretrained"):
         if (found := _CLASSIFIERS.fullmatch(ast.unparse(call.func))) and program.runs(call) is not False:
             settings.put("loss", "none", f"{where}: {found[1]}, whose logits are of labels, not of the vocabulary")
+            keys.setdefault("eval_accumulation_steps", 1)  # the logits that an evaluation keeps are as few
             targets = keys.get("lora_target_modules")
             if isinstance(targets, list) and (heads := [one for one in targets if one in _HEADS]):
                 keys["lora_target_modules"] = [one for one in targets if one not in _HEADS]
@@ -74,6 +76,8 @@ def _halves(keys: dict[str, Any], settings: Settings, where: str, *, plain: bool
     said = [keys.get(name, False if plain else None) for name in ("bf16", "fp16")]
     off = all(value is False for value in said) if plain else said[0] is False and not said[1]
     if not off or any(isinstance(value, Open) for value in said) or {"fsdp", "deepspeed", "fsdp_config"} & keys.keys():
+        return
+    if any(settings.get(name) is not None for name in _LAUNCHED):  # what starts the program says more
         return
     settings.put("options.autocast", False, f"{where}: neither bf16 nor fp16 is on")
     compute = keys.get("bnb_4bit_compute_dtype", "float32") if keys.get("load_in_4bit") is True else None

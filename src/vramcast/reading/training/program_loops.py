@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from vramcast.errors import QuestionError
+from vramcast.reading.python_imports import imports_module
 from vramcast.reading.python_values import Open, Program, called, parse_python
 from vramcast.reading.training.program_defaults import TRAINERS, kbit
 from vramcast.reading.training.settings import Settings
@@ -37,6 +38,8 @@ def is_loop_of_a_model(text: str) -> bool:
         return False
     with suppress(QuestionError):
         tree = parse_python(text, "the program").tree
+        if imports_module(tree, "petals"):  # its layers run on the cards of others
+            return False
         names = " ".join(_names_in(tree))
         steps = [called(node) for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
         return {"backward", "step"} <= set(steps) and _OF_TEXT.search(names) is not None

@@ -80,13 +80,23 @@ def read_program(text: str, settings: Settings, *, where: str, text_of: TextOf |
             settings.put("options.task", task, f"{where}: {called(call)} in line {call.lineno}")
     keys |= {name: value for name, value in _own_fields(program).items() if name not in keys}
     if not keys:
-        raise QuestionError(
-            f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
-            f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
-        )
+        raise _nothing_set(program, where)
     _beside(program, keys, settings, where)
     implied(program, keys, settings, where, arguments=first)
     return {name: _plain(value) for name, value in keys.items()}
+
+
+def _nothing_set(program: Program, where: str) -> QuestionError:
+    """The error of a program that sets nothing that can be read: its own settings come when it is started, or it has none."""
+    if parsers := [call for call in program.calls("HfArgumentParser", "H4ArgumentParser", "TrlParser") if call.args]:
+        return QuestionError(
+            f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: "
+            f"{called(parsers[0])} takes them from the command or the YAML that starts it; give that: vramcast train --from FILE"
+        )
+    return QuestionError(
+        f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
+        f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
+    )
 
 
 def _is_own(program: Program, name: str) -> bool:
@@ -181,10 +191,7 @@ def settings_of_loop(
         return keys, {name: _plain(value) for name, value in built.items()}
     if command := command_in(text, where):
         return command
-    raise QuestionError(
-        f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
-        f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
-    )
+    raise _nothing_set(program, where)
 
 
 def finish_loop(text: str, settings: Settings, where: str) -> None:
@@ -310,6 +317,8 @@ def _adapted(program: Program, keys: dict[str, Any]) -> None:
                 keys.setdefault("gradient_checkpointing", value)
             if name == "use_gradient_checkpointing" and value == "unsloth":  # before what the trainer's arguments say
                 keys["gradient_checkpointing"] = "offload"
+        if called(call) == "LoraConfig":  # whatever only running tells of it
+            keys.setdefault("use_lora", True)
 
 
 def _trained_by(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
