@@ -34,7 +34,8 @@ def under_words(words: dict[str, Any], settings: Settings) -> dict[str, Any]:
         quantised_by_name(settings, str(words["model"]))
     else:
         _model_of(settings)
-    return words | {name: value for name, value in _words_of(settings).items() if name not in words}
+    void = SHAPE if "model" in words else ()  # a named model has its own
+    return words | {name: value for name, value in _words_of(settings).items() if name not in words and name not in void}
 
 
 def _model_of(settings: Settings) -> None:

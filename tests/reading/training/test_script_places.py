@@ -190,3 +190,25 @@ def test_a_program_works_out_what_the_command_gives(tmp_path: Path) -> None:
     text = "python train.py --base_model org/a-7b --batch_size 16 --micro_batch_size 2 --lora_r 8 --ctx 4096\n"
     settings = _read(tmp_path / "run.sh", text)
     assert [settings.get(name) for name in ("accumulate", "micro_batch", "seq")] == [8, 2, 4096]
+
+
+def test_a_model_that_is_named_stands_before_numbers_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        "torchrun train.py --vocab_size 1000 --hidden_size 64 --batch_size 2 --lr 1e-4 --seq_len 128\n"
+    )
+    with pytest.raises(QuestionError, match="no model"):
+        training_question(files=(str(tmp_path / "run.sh"),))
+    assert training_question("Qwen/Qwen3-8B", files=(str(tmp_path / "run.sh"),)).question.model == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(("name", "told"), [("ppo_trainer", False), ("ppo_trainer.yaml", False), ("my_grpo", True)])
+def test_hydra_s_file_of_another_name_is_told(tmp_path: Path, name: str, told: bool) -> None:
+    text = f"python -m verl.trainer.main_ppo --config-name {name} actor_rollout_ref.model.path=org/a-7b data.train_batch_size=8\n"
+    assert any(line.startswith(f"config_name ({name}") for line in _read(tmp_path / "run.sh", text).unread) is told
+
+
+def test_layers_that_a_word_of_olmo_checkpoints_are_told(tmp_path: Path) -> None:
+    text = "torchrun scripts/train.py a.yaml --device_train_microbatch_size=2 --sharded_checkpointer=olmo_core"
+    settings = _read(tmp_path / "run.sh", f"{text} --activation_checkpointing=one_in_two --save_folder=o\n")
+    assert any(line.startswith("activation_checkpointing (one_in_two") for line in settings.unread)
+    assert settings.get("param_dtype") == "float32"

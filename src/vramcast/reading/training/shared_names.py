@@ -42,6 +42,8 @@ def checkpointing(settings: Settings, value: Any, because: str) -> None:
         settings.put("checkpointing", word, because)
     elif flag(value) is not None:
         settings.put("checkpointing", "full" if flag(value) else "none", because)
+    elif re.fullmatch(r"one_in_\w+", word):  # OLMo's: which layers, no recipe has a word for
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} ({word[:40]}: counted as none)")
 
 
 def no_checkpointing(settings: Settings, value: Any, because: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from vramcast.reading.training import huggingface, megatron
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, text, when, whole
 from vramcast.reading.training.settings import Settings
+from vramcast.untrusted import printable
 
 NAME = "verl's trainer"
 _ACTORS = ("actor_rollout_ref.", "worker.")
@@ -31,12 +32,18 @@ def _strategy(settings: Settings, value: Any, because: str) -> None:
         settings.put("framework", "megatron", because)
 
 
+_OWN_FILES = ("ppo_trainer", "ppo_megatron_trainer")  # verl 0.5.0, trainer/config
+
+
 def _config_named(settings: Settings, value: Any, because: str) -> None:
-    """Hydra's file of defaults: verl's ``ppo_megatron_trainer`` runs Megatron."""
-    if "megatron" in str(value):
+    """Hydra's file of defaults: verl's ``ppo_megatron_trainer`` runs Megatron; one of another name is told."""
+    named = str(value[0] if isinstance(value, list) and value else value)  # the words behind it are keys
+    if "megatron" in named:
         settings.put("framework", "megatron", because)
-    else:
+    if (name := named.removesuffix(".yaml")) in _OWN_FILES:
         settings.idle.append("config_name")
+    else:
+        settings.unread.append(f"config_name ({printable(name)[:60]}: a file of defaults that --from gives too)")
 
 
 def _ulysses(settings: Settings, value: Any, because: str) -> None:
