@@ -221,3 +221,13 @@ def test_what_was_read_is_told_beside_a_model_that_is_not_at_hand(tmp_path: Path
 def test_one_part_of_a_sample_alone_is_told() -> None:
     settings = _read(f"{_OWN}batch_size: 2\nmax_new_tokens: 64\n")
     assert settings.get("seq") is None and any(line.startswith("max_new_tokens (the longest prompt") for line in settings.unread)
+
+
+def test_what_was_read_is_told_in_one_line_whatever_lines_its_values_have(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(
+        '{"mixed_precision": "bf16", "num_processes": 8, "distributed_type": "\\r\\n", "fsdp_config": {"fsdp_version": 2}}'
+    )
+    with pytest.raises(QuestionError, match="read so far: ") as told:
+        training_question(files=[file])
+    assert "\n" not in str(told.value)

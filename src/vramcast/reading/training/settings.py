@@ -99,7 +99,7 @@ class Settings:
         read = [f"{name} = {_plain(value)}" for name, value in self.values.items() if not name.startswith(_INNER)]
         parts = [f"read so far: {', '.join(read)}"] if read else []
         parts += [f"not read: {', '.join(self.unread)}"] if self.unread else []
-        return printable("; ".join(parts))[:_SUMMARY]
+        return printable(" ".join("; ".join(parts).split()))[:_SUMMARY]
 
     def unmodelled(self) -> tuple[Unmodelled, ...]:
         """The keys that have no rule: misspelt, new, or of an effect nobody has modelled."""
