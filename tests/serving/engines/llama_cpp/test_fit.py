@@ -8,7 +8,7 @@ from vramcast.errors import UnmodelledError
 from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.runtime import context_bytes
 from vramcast.serving.engines.base import Answer, answer_of
-from vramcast.serving.engines.llama_cpp.fit import TARGET_MIB
+from vramcast.serving.engines.llama_cpp.fit import TARGET_MIB, _most
 from vramcast.units import MiB
 from vramcast.workload import Serving
 
@@ -132,3 +132,15 @@ def test_layers_that_one_card_cannot_hold_go_to_the_others() -> None:
     assert sum(found.resolved.options["tensor_split"]) == 49
     assert found.ranks[0].allocated_bytes < min(even)
     assert any(note.name == "tensor_split" for note in found.resolved.assumed)
+
+
+@pytest.mark.parametrize("edge", [0, 7, 31, 40])
+def test_the_most_layers_are_those_that_fit_with_their_graphs(edge: int) -> None:
+    asked: list[int] = []
+
+    def holds(count: int, *, graphs: bool) -> bool:
+        asked.extend([count] if graphs else [])
+        return count <= edge + (0 if graphs else 2)
+
+    assert _most(holds, guess=40, most=40) == edge
+    assert len(asked) <= 5 and max(asked) <= edge + 2

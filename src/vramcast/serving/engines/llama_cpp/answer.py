@@ -34,14 +34,14 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.weights[index] + self.cache[index] + self.state[index] + self.compute[index]
 
 
-def plan_of(placed: PlacedModel, settings: LlamaSettings) -> DevicePlan:
-    """What a process with these settings allocates."""
+def plan_of(placed: PlacedModel, settings: LlamaSettings, *, graphs: bool = True) -> DevicePlan:
+    """What a process with these settings allocates; without ``graphs`` their buffers count nothing, which is much quicker."""
     host = settings.placement.host
     return DevicePlan(
         weights=placed.weights,
         cache=summed(host, ((home, count * layer_bytes(block, settings.cache)) for block, home, count in placed.caches)),
         state=summed(host, ((home, count * state_bytes(block, settings.cache)) for block, home, count in placed.caches)),
-        compute=tuple(compute_bytes(placed, settings)),
+        compute=tuple(compute_bytes(placed, settings)) if graphs else (0,) * len(placed.weights),
         output_bytes=placed.model.vocab * 4 * settings.cache.sequences,
         file_bytes=placed.file_bytes,
     )
@@ -56,8 +56,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     plan: DevicePlan
 
 
-def process_of(resolved: Resolved, name: str) -> Process:
-    """The process that a resolved question starts."""
+def process_of(resolved: Resolved, name: str, *, graphs: bool = True) -> Process:
+    """The process that a resolved question starts; without ``graphs`` a plan that needs no more than the whole one."""
     options, model = resolved.options, resolved.model
     layout = latent_layout(name, options.get("latent_layout"))
     counts = options.get("tensor_types")
@@ -70,7 +70,7 @@ def process_of(resolved: Resolved, name: str) -> Process:
     )
     settings = settings_of(resolved, name)
     placed = place_model(model, parts, settings.placement, cache_on_host=settings.cache_on_host, repacked=settings.repacked)
-    return Process(settings=settings, parts=parts, placed=placed, plan=plan_of(placed, settings))
+    return Process(settings=settings, parts=parts, placed=placed, plan=plan_of(placed, settings, graphs=graphs))
 
 
 def answer(resolved: Resolved, name: str, *, spare_bytes: int = 0) -> Answer:

@@ -9,7 +9,7 @@ mixture's into its parts.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -105,20 +105,35 @@ def _dealt(resolved: Resolved, name: str, card: Accelerator, spare: int) -> Reso
     layers, gpus = resolved.model.layers, resolved.question.gpus
     counts = [0] * gpus
     room = card.visible_bytes - context_bytes(card) - spare
+    whole = process_of(resolved, name, graphs=False).plan
+    if sum(whole.device(device) for device in range(gpus)) > gpus * room:
+        return None
 
-    def holds(device: int, count: int) -> bool:
+    def holds(device: int, count: int, *, graphs: bool) -> bool:
         tried = [*counts[:device], count, *counts[device + 1 :]]
         changes = {"n_gpu_layers": sum(tried), "tensor_split": [float(n) for n in tried]}
-        return bool(process_of(_changed(resolved, changes, ""), name).plan.device(device) <= room)
+        return bool(process_of(_changed(resolved, changes, ""), name, graphs=graphs).plan.device(device) <= room)
 
     for device in reversed(range(gpus)):
         left = layers + 1 - sum(counts)
-        counts[device] = edge_near(left // (device + 1), partial(holds, device), most=left) if left else 0
+        counts[device] = _most(partial(holds, device), guess=left // (device + 1), most=left) if left else 0
     if sum(counts) <= layers:
         return None
     dealt = _changed(resolved, {"tensor_split": [float(n) for n in counts]}, "")
     note = Assumption("tensor_split", ",".join(str(n) for n in counts), "--fit: layers that each GPU holds")
     return msgspec.structs.replace(dealt, assumed=(*resolved.assumed, note))
+
+
+class _Holds(Protocol):
+    """Whether the GPUs hold so many layers, with the buffers of the graphs or without."""
+
+    def __call__(self, count: int, *, graphs: bool) -> bool: ...
+
+
+def _most(holds: _Holds, *, guess: int, most: int) -> int:
+    """The largest count that ``holds``, looked for without the graphs' buffers first: what fails then fails with them too."""
+    bound = edge_near(guess, partial(holds, graphs=False), most=most)
+    return edge_near(bound, partial(holds, graphs=True), most=bound)
 
 
 def _shorter(resolved: Resolved, process: Process, card: Accelerator, spare: int) -> Resolved:
@@ -137,19 +152,29 @@ def _shorter(resolved: Resolved, process: Process, card: Accelerator, spare: int
 def _fewer(resolved: Resolved, name: str, card: Accelerator, spare: int) -> tuple[Resolved, int]:
     """What fits on the GPUs, and of how many layers the experts are on the host."""
     layers = resolved.model.layers
+    room = card.visible_bytes - context_bytes(card) - spare
 
-    def fits(changes: dict[str, Any]) -> bool:
+    def fits(changes: dict[str, Any], *, graphs: bool = True) -> bool:
         changed = _changed(resolved, changes, "")
-        return _fits(changed, process_of(changed, name), card, spare)
+        process = process_of(changed, name, graphs=graphs)
+        if graphs:
+            return _fits(changed, process, card, spare)
+        return all(process.plan.device(device) <= room for device in range(process.settings.placement.gpus))
+
+    def on_gpus(count: int, *, graphs: bool, **fixed: bool) -> bool:
+        return fits({**fixed, "n_gpu_layers": count}, graphs=graphs)
+
+    def with_experts(count: int, *, graphs: bool) -> bool:
+        return fits({"override_tensor": _back(count, layers)}, graphs=graphs)
 
     if not any(isinstance(b.feedforward, Experts) for b in resolved.model.blocks):
-        count = edge_near(layers + 1, lambda n: fits({"n_gpu_layers": n}), most=layers + 1)
+        count = _most(on_gpus, guess=layers + 1, most=layers + 1)
         return _changed(resolved, {"n_gpu_layers": count}, "--fit: the last layers that fit on the GPUs"), 0
     if not fits({"cpu_moe": True}):
-        count = edge_near(layers + 1, lambda n: fits({"cpu_moe": True, "n_gpu_layers": n}), most=layers + 1)
+        count = _most(partial(on_gpus, cpu_moe=True), guess=layers + 1, most=layers + 1)
         changes = {"cpu_moe": True, "n_gpu_layers": count}
         return _changed(resolved, changes, "--fit: experts and first layers on the host"), layers
-    full = edge_near(layers, lambda n: fits({"override_tensor": _back(n, layers)}), most=layers)
+    full = _most(with_experts, guess=layers, most=layers)
     away = layers - full
     return _changed(resolved, {"override_tensor": _back(full, layers)}, f"--fit: experts of {away} layers on the host"), away
 
