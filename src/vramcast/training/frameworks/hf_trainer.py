@@ -218,7 +218,7 @@ def _buckets(question: Training, model: Model, version: tuple[int, ...]) -> Over
 
 def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> Overrides:
     held = dtype_of("float32" if version < (5,) else model.dtype)
-    plain = draft.get("autocast") is False  # layers multiply in the type of their weights
+    plain = question.options.get("autocast") is False  # said so: layers multiply in the type of their weights
     compute = draft.get("compute") or dtype_of(question.param_dtype or (held if plain else "bfloat16"))
     if _upcasts(draft, question, version):
         yield because("accelerate upcasts what FSDP trains under mixed precision", Precision, weights="float32")
