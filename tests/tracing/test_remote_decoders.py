@@ -8,6 +8,7 @@ from small_scripts import trace_without_hub
 
 from vramcast import read_model
 from vramcast.tracing.published.remote_classes import remote_config
+from vramcast.tracing.published.tokenizers import special_tokens
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -57,3 +58,8 @@ def test_a_decoder_has_the_parameters_of_the_model_it_stands_for(tmp_path: Path,
 def test_what_a_usual_decoder_is_not_has_none(name: str) -> None:
     assert read_model(name).parameters > 0
     assert remote_config(name) is None
+
+
+def test_baichuans_padding_is_its_unknown_token() -> None:
+    special = special_tokens(remote_config("baichuan-inc/Baichuan2-7B-Base") or {})
+    assert (special["pad"], special["unk"], special["bos"], special["eos"]) == (0, 0, 1, 2)
