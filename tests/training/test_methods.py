@@ -40,6 +40,21 @@ def test_the_head_is_adapted_under_the_name_that_peft_targets() -> None:
     assert trained["lm_head"] == trained["embed_out"] == trained["head"] == trained["q_proj"] + rank * (4096 + 32000)
 
 
+@pytest.mark.parametrize(
+    ("target", "saved", "trained"),  # counted on the model itself, peft 0.21.2
+    [
+        (("embed_tokens", "lm_head"), (), 2 * 16 * (151_936 + 896)),
+        (("lm_head",), (), 16 * (151_936 + 896)),
+        (("v_proj",), ("embed_tokens", "lm_head"), 24 * 16 * (896 + 128) + 2 * 151_936 * 896),
+        (("v_proj",), ("lm_head",), 24 * 16 * (896 + 128) + 151_936 * 896),
+    ],
+)
+def test_a_tied_head_is_a_module_of_its_own(target: tuple[str, ...], saved: tuple[str, ...], trained: int) -> None:
+    adapter = Adapter(rank=16, targets=target, modules_to_save=saved)
+    question = Training(model="x", framework="trl", micro_batch=1, seq=1024, method="lora", adapter=adapter)
+    assert forecast_training(question, model=read_model("Qwen/Qwen2.5-0.5B", offline=True)).trainable_parameters == trained
+
+
 def test_lomo_has_no_gradients() -> None:
     assert not any(t.name == "gradients" for i in answer(optimizer="lomo").worst.instants for t in i.terms)
 

@@ -181,6 +181,10 @@ def count(
             shapes.append(_part(tensor, elements, layout))
         if kind == "trained":
             shapes.append(_part(tensor, elements, layout))
+    for tensor in _tied_heads(model, stage):
+        if adapter and _is_saved(tensor, adapter):
+            add("trained", tensor, share(tensor, layout))
+            shapes.append(_part(tensor, share(tensor, layout), layout))
     adapters = tuple(_adapters(model, stage, parallel, recipe, adapter=adapter, ranks=ranks)) if adapter else ()
     for part in adapters:
         at = ("adapter", part.of_experts)
@@ -195,7 +199,8 @@ def _adapters(
 ) -> Iterator[TrainedTensor]:
     """Tensors an adapter trains on this rank: beside each weight it reaches, and once for the model."""
     transposed = model_class(model.text_class).whole.transposed
-    for tensor, copies, active in _parts(model, stage, recipe):
+    parts = [*_parts(model, stage, recipe), *((head, 1, True) for head in _tied_heads(model, stage))]
+    for tensor, copies, active in parts:
         if not active or not ranks.get(tensor.role) or len(tensor.shape) != 2:
             continue
         own = copies * tensor.copies // (parallel.ep if is_routed(tensor) else 1)
@@ -206,6 +211,15 @@ def _adapters(
             prompt_shapes(model, adapter.kind, adapter.sizes) if adapter.kind in PROMPT_KINDS else once(model, adapter, ranks)[0]
         )
         yield from (TrainedTensor(shape, 1, "") for shape in whole)
+
+
+def _tied_heads(model: Model, stage: Stage) -> tuple[Tensor, ...]:
+    """The head that a tied embedding serves as: a module of its own, which PEFT adapts or copies beside the embedding.
+
+    Source: peft 0.21.2, tuners/tuners_utils.py: ensure_weight_tying, off unless asked for.
+    """
+    tied = [t for t in model.tensors if t.role == "embedding"] if model.tied and stage.last else []
+    return tuple(msgspec.structs.replace(t, name="lm_head.weight", role="head") for t in tied[:1])
 
 
 def _part(tensor: Tensor, elements: int, layout: Layout) -> TrainedTensor:
@@ -357,7 +371,8 @@ def trains(model: Model, recipe: Recipe, adapter: Adapter | None, *roles: str) -
     """Whether the ends of those roles are trained: with all else, by the method, or as PEFT's modules_to_save."""
     if recipe.task.method == "full" or recipe.task.trains_ends:
         return True
-    return adapter is not None and any(t.role in roles and _is_saved(t, adapter) for t in model.tensors)
+    ends = (*model.tensors, *_tied_heads(model, whole(model)))
+    return adapter is not None and any(t.role in roles and _is_saved(t, adapter) for t in ends)
 
 
 def _is_saved(tensor: Tensor, adapter: Adapter) -> bool:

@@ -40,6 +40,17 @@ def test_a_program_is_its_arguments(tmp_path: Path) -> None:
     assert told["micro_batch"] == "train.py: per_device_train_batch_size"
 
 
+def test_a_prepared_base_is_float_where_it_is_quantised(tmp_path: Path) -> None:
+    file, call = tmp_path / "train.py", "model = prepare_model_for_kbit_training(model)\n"
+    for quantised, unquantized in ((True, "float32"), (False, None)):
+        loaded = f"quantization_config=BitsAndBytesConfig(load_in_4bit={quantised})"
+        start = "from trl import SFTConfig\n"
+        file.write_text(
+            f"{start}model = AutoModelForCausalLM.from_pretrained('a/b', {loaded})\n{call}SFTConfig(output_dir='x')\n"
+        )
+        assert read_training_files((str(file),)).get("options.unquantized") == unquantized
+
+
 def test_trl_and_unsloth_by_their_classes(tmp_path: Path) -> None:
     file = tmp_path / "sft.py"
     file.write_text("from trl import SFTConfig\nSFTConfig(output_dir='x', max_length=2048, packing=True)\n")

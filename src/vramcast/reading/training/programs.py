@@ -302,6 +302,9 @@ def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: s
             keys.setdefault("gradient_checkpointing", True)
     _trained_by(program, keys, settings, where)
     _loaded(program, keys, settings, where)
+    for call in program.calls("prepare_model_for_kbit_training"):
+        if program.runs(call) is not False and True in (keys.get("load_in_4bit"), keys.get("load_in_8bit")):
+            settings.put("options.unquantized", "float32", f"{where}: {called(call)} in line {call.lineno}")
 
 
 def _adapted(program: Program, keys: dict[str, Any]) -> None:

@@ -18,12 +18,17 @@ def model_of(row: dict[str, Any]) -> Model:
             model = read_model(candidate, offline=True)
         except VramcastError:
             continue
-        if not arch or (arch.get("layers"), arch.get("hidden")) == (model.layers, model.hidden):
+        if not arch or ((arch.get("layers"), arch.get("hidden")) == (model.layers, model.hidden) and _same_head(arch, model)):
             return model
     if not arch:
         raise VramcastError(f"model {row['model_id']!r} is not in the catalogue and its numbers are not given")
     flags = (row.get("settings") or {}).get("flags") or {}
     return shape_model(shape_of(arch | {"qk_norm": flags.get("qk-layernorm")}))
+
+
+def _same_head(arch: dict[str, Any], model: Model) -> bool:
+    """Whether the head shares the embedding as the report says; a run may untie what the catalogue's model ties."""
+    return arch.get("tied") in (None, model.tied)
 
 
 # The second: torchtitan's flavor 16B has the sizes of V2-Lite (models/deepseek_v3/__init__.py).

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from vramcast.errors import VramcastError
 from vramcast.training.frameworks.common import DEEPSPEED_FLATTENS, DEEPSPEED_LATE_BUCKETS, DEEPSPEED_READ
+from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import Module
 from vramcast.training.stage_layouts import chunks_of
 from vramcast.truth.rows.training_adapter import adapter_of, method_of
@@ -74,7 +75,9 @@ def _version(row: dict[str, Any]) -> str | None:
     core = re.search(r"core[ _]r?v?(\d+(?:\.\d+)+)", text)  # Megatron's, beside Bridge's own or alone
     if core and "egatron" in row["framework"]:
         return core[1]
-    match = re.search(r"transformers (\d[\d.]*)", text) or re.match(r"v?(\d+(?:\.\d+)+)", text)
+    leading = re.match(r"v?(\d+(?:\.\d+)+)", text)
+    beneath = None if leading and framework_of(row["framework"]) == "trl" else re.search(r"transformers (\d[\d.]*)", text)
+    match = beneath or leading
     return match[1].rstrip(".") if match else None
 
 
@@ -132,7 +135,12 @@ def _optimizer(text: str) -> str | None:
     if "muon" in lowered:
         return "muon"
     paged = "paged" in lowered
-    return ("paged_adamw_8bit" if eight else "paged_adamw") if paged else ("adamw_8bit" if eight else "adamw")
+    if "adam" in lowered or lowered in _ADAMW_BENEATH:
+        return ("paged_adamw_8bit" if eight else "paged_adamw") if paged else ("adamw_8bit" if eight else "adamw")
+    return optimizer(re.split(r"[\s(]", lowered, maxsplit=1)[0]).name
+
+
+_ADAMW_BENEATH = ("lora-fa",)  # peft 0.21, optimizers/lorafa.py: AdamW's two moments, of B alone
 
 
 def _zero(parallel: dict[str, Any], framework: str) -> int | None:
@@ -154,6 +162,11 @@ def _fsdp(parallel: dict[str, Any], framework: str) -> int | None:
         return 2
     megatron = "megatron" in impl and "fsdp" in impl
     return 2 if megatron or re.search(r"fsdp ?v?2|fully_shard", impl) else 1 if "fsdp" in impl else None
+
+
+def _keeps_gathered(parallel: dict[str, Any], framework: str) -> bool:
+    """Whether FSDP shards gradients and states alone (SHARD_GRAD_OP, reshard_after_forward=False): what ZeRO calls stage 2."""
+    return parallel.get("zero_stage") == 2 and _fsdp(parallel, framework) is not None
 
 
 _MOVED = (("parameters", "param"), ("optimizer", "optim"), ("gradients", "gradient"))
@@ -221,7 +234,7 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
     options |= _kernel_options(row)
     if s.get("fused_norm_rope") is True:
         options |= {"norm": "fused", "rope": "fused"}
-    if str(s.get("reshard_after_forward")).startswith("never"):
+    if str(s.get("reshard_after_forward")).startswith("never") or _keeps_gathered(s.get("parallel") or {}, row["framework"]):
         options["reshard"] = False
     engine = re.match(r"0\.\d+(\.\d+)?", str(row.get("framework_version"))) if "DeepSpeed" in row["framework"] else None
     if engine:
@@ -287,7 +300,7 @@ def _exchanges(parallel: dict[str, Any]) -> bool:
 LEADING = 0.85  # of the layers that NVFP4's recipe quantises when only its 16-bit tail is named (arXiv 2509.25149)
 _LENIENT = {"extends_positions": True, "uneven_stages": True}  # reports of runs that did run
 _VARYING = ("longest kept", "dynamic")
-_UPDATES = (("foreach", "foreach"), ("backward", "in_backward"))
+_UPDATES = (("foreach", "foreach"), ("backward", "in_backward"), ("loop", "loop"))
 
 
 def _dtype_options(s: dict[str, Any]) -> dict[str, Any]:
@@ -332,6 +345,8 @@ def _quant_options(row: dict[str, Any]) -> dict[str, Any]:
         options["quant"] = _quant_word(quant)
     if quant == "bnb-nf4-dq" or "fms" in row["framework"]:
         options["double_quant"] = True
+    if s.get("kbit_prepared") is True:  # the script's own call of prepare_model_for_kbit_training
+        options["unquantized"] = "float32"
     if config.startswith("accelerated-peft"):
         options["unquantized"] = _first(str(s.get("compute_dtype")), DTYPES) or ""
         options["fused_adapter"] = "foak" in config
