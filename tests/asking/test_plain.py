@@ -95,6 +95,11 @@ from vramcast.cli import run
         ("dual RTX 3090 or Mac Studio 128GB for llama 3.3 70B", "plan", "llama 3.3 70B",
          "--gpu=RTX 3090x2 --gpu=Mac Studio 128GBx1 --by=speed"),
         ("minimax m2 on 8x 3090", "fit", "minimax m2", "--gpu=3090x8"),
+        ("Qwen3-8B A10", "fit", "Qwen3-8B", "--gpu=A10"),
+        ("phi-4 T4", "fit", "phi-4", "--gpu=T4"),
+        ("qwen3 8b on a 4090, 32,768 tokens", "fit", "qwen3 8b", "--gpu=4090"),
+        ("train qwen3 8b on 500000 tokens, one H100", "fit", "qwen3 8b", "--gpu=H100 --only=train"),
+        ("qwen3 8b generate 500 tokens on a 4090", "fit", "qwen3 8b", "--gpu=4090"),
         ("bge-m3 on an L4, 512 tokens, batch 32", "serve", "bge-m3", "--gpu=L4 --context=512 --concurrency=32"),
         ("mixtral on a macbook pro 64gb", "fit", "mixtral", "--gpu=macbook pro 64gb"),
         ("full finetune qwen3 8b on 4x a100 80gb or 8x l40s", "plan train", "qwen3 8b",
@@ -119,6 +124,13 @@ def test_a_line_names_model_card_and_settings(text: str, command: str, model: st
     found = plain_question(text)
     assert found is not None
     assert (found.command, found.model, " ".join(found.flags)) == (command, model, flags)
+
+
+@pytest.mark.parametrize("unread", ["32,768 tokens", "generate 500 tokens", "500 tokens output"])
+def test_counts_of_tokens_that_are_no_context_are_left_to_the_reader(unread: str) -> None:
+    found = plain_question(f"qwen3 8b on a 4090 {unread}")
+    assert found is not None
+    assert found.unread == unread
 
 
 @pytest.mark.parametrize(

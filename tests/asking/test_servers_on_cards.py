@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from vramcast.asking.serving import serving_question
+from vramcast.reading.serving.commands import cards_of, devices_of
+from vramcast.reading.serving.launch import visible_devices
 
 LINE = "vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 0.45 --max-model-len 4096 --port {}"
 
@@ -73,3 +75,22 @@ def test_what_shares_a_card_is_bounded(tmp_path: Path) -> None:
     bounds = [u.bound_bytes for u in asked.unmodelled if "same cards" in u.what]
     assert bounds[0] is not None
     assert 35 * 2**30 < bounds[0] < 36 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("given", "inside", "seen"),
+    [
+        ("GPU-a,GPU-b", "GPU-a", ("GPU-a",)),  # an id stays an id
+        ("0,1,2,3", "GPU-x", ("GPU-x",)),
+        ("4,5", "1", ("5",)),
+        ("4,5", "4", ("4",)),  # no fifth card inside: the number as it is typed
+        ("all", "2,3", ("2", "3")),
+    ],
+)
+def test_a_program_sees_the_cards_that_it_names(given: str, inside: str, seen: tuple[str, ...]) -> None:
+    assert visible_devices({"NVIDIA_VISIBLE_DEVICES": given, "CUDA_VISIBLE_DEVICES": inside}) == seen
+
+
+@pytest.mark.parametrize("text", ['"device=0,1"', "'\"device=0,1\",capabilities=utility'"])
+def test_what_a_container_may_do_is_no_card(text: str) -> None:
+    assert (cards_of(text), devices_of(text)) == (2, ("0", "1"))

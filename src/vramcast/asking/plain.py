@@ -343,7 +343,9 @@ def _is_card(name: str) -> bool:
 def _is_half_a_model(name: str, before: str) -> bool:
     """Whether a short name of a card is the last word of a model's: the M2 of ``MiniMax M2`` is no chip of Apple."""
     word = re.search(r"([A-Za-z][\w.-]*)\s$", before)
-    return word is not None and re.fullmatch(r"[a-z]\d{1,2}", name, re.I) is not None and is_model(f"{word[1]} {name}")
+    if word is None or re.search(r"\d", word[1]) or re.fullmatch(r"[a-z]\d{1,2}", name, re.I) is None:
+        return False  # beside a Qwen3-8B an A10 is a card
+    return is_model(f"{word[1]} {name}")
 
 
 def _singular(name: str) -> str:

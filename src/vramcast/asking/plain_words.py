@@ -48,7 +48,9 @@ SAID = (
     ("samples", re.compile(
         r"(?:on |with )?(\d+(?:\.\d+)?\s?[km]?)\s*(?:samples|examples|rows|conversations|条(?:数据|样本)?)", re.I)),
     ("context", re.compile(r"(?<![\w.-])(\d{1,3}k|1m)(?![\w-])", re.I)),
-    ("context", re.compile(r"(?<![\w.-])(\d{3,7})[- ]tokens?\b(?!\s*(?:/|per|a|each|every)\b|\s*/)", re.I)),
+    ("context", re.compile(  # not a rate, an answer's length or what is trained on, nor half of 32,768
+        r"(?<![\w.,-])(?<!\bon )(?<!generate )(?<!generating )(?<!output )(?<!produce )"
+        r"(\d{3,7})[- ]tokens?\b(?!\s*(?:/|per|a|each|every|output|out|input|in|generated)\b|\s*/)", re.I)),
     ("epochs", re.compile(r"(?:for )?(\d+)\s*(?:epochs?|轮)", re.I)),
     ("zero", re.compile(r"(?:deepspeed\s*)?\bzero[- ]?(?:stage[- ]?)?([0-3])\b", re.I)),
     ("fsdp", re.compile(r"\b(fsdp[12]?)\b", re.I)),
@@ -120,7 +122,7 @@ FILES = {"Q2": "Q2_K", "Q3": "Q3_K_M", "Q4": "Q4_K_M", "Q5": "Q5_K_M", "Q6": "Q6
 
 
 BEFORE = re.compile(
-    rf"(?<![A-Za-z0-9.])(?:[x×*](?=\d))?(\d{{1,4}}|{'|'.join(NUMBERS)})\s*(?:[x×*]|张|块|卡|个)?\s*"
+    rf"(?<![A-Za-z0-9.])(?<![A-Za-z]-)(?:[x×*](?=\d))?(\d{{1,4}}|{'|'.join(NUMBERS)})\s*(?:[x×*]|张|块|卡|个)?\s*"
     r"(?:(?:used|new|old|second-?hand|refurbished|identical|nvidia)\s+)*$", re.I)  # fmt: skip
 CARD_BEHIND = re.compile(r"\b(?:on|with|for|in)\s+(?:(?:an?|the|my|one)\s+)?((?=[^?!,]*\d)[\w][\w .+-]{1,40}?)[?!. ]*$", re.I)
 TOTAL = re.compile(

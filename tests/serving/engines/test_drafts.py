@@ -6,6 +6,8 @@ from vramcast import Serving, forecast, read_model
 from vramcast.errors import VramcastError
 from vramcast.ledger import Forecast
 from vramcast.serving.engines.drafts import draft_of
+from vramcast.serving.engines.sglang.drafts import drafts_itself
+from vramcast.serving.engines.vllm.settings import draft_beside
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -65,3 +67,34 @@ def test_sglang_loads_the_named_draft(version: str, token_bytes: int) -> None:
 def test_a_draft_that_is_nowhere_is_told(algorithm: str, told: bool) -> None:
     found = _sglang("0.5.23", speculative_algorithm=algorithm)
     assert any(u.what.startswith(f"the draft of --speculative-algorithm {algorithm}") for u in found.unmodelled) is told
+
+
+DEEPSEEK = "deepseek-ai/DeepSeek-V3"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "path", "own"),
+    [
+        ("EAGLE", None, True),
+        ("EAGLE", DEEPSEEK, True),  # the target named as its own draft
+        ("EAGLE", "/models/DeepSeek-V3", True),
+        ("NEXTN", "lmsys/DeepSeek-V3-0324-NextN", True),  # its draft layers alone
+        ("EAGLE", "someone/DeepSeek-V3-eagle", False),
+        ("STANDALONE", DEEPSEEK, False),
+        ("", None, False),
+    ],
+)
+def test_sglang_drafts_by_the_checkpoints_own_layers(algorithm: str, path: str | None, own: bool) -> None:
+    options = {"speculative_algorithm": algorithm, "speculative_draft_model_path": path}
+    assert drafts_itself(read_model(DEEPSEEK), options) is own
+
+
+def test_a_draft_that_nothing_knows_is_told_and_the_rest_answered() -> None:
+    found = _sglang("0.5.23", speculative_algorithm="STANDALONE", speculative_draft_model_path="someone/x")
+    assert any(u.what.startswith("the draft model someone/x: its weights and cache are not counted") for u in found.unmodelled)
+
+
+@pytest.mark.parametrize("path", [DEEPSEEK, "/models/DeepSeek-V3/"])
+def test_vllm_drafts_by_the_targets_own_layers_where_it_is_named_again(path: str) -> None:
+    options = {"speculative_method": "deepseek_mtp", "speculative_model": path}
+    assert draft_beside(read_model(DEEPSEEK), options) is None

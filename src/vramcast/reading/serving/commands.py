@@ -145,7 +145,8 @@ def devices_of(text: str) -> tuple[str, ...]:
     """The ids in ``"device=0,1"`` and ``nvidia.com/gpu=1``; none where a number alone is asked for, or all."""
     name, _, ids = text.strip("\"'").partition("=")
     named = name in ("device", "nvidia.com/gpu") and ids not in ("", "all") and not open_names(ids)
-    return tuple(one.strip() for one in ids.split(",") if one.strip()) if named else ()
+    listed = (one.strip(" \"'") for one in ids.split(","))  # behind them may be capabilities=utility
+    return tuple(one for one in listed if one and "=" not in one) if named else ()
 
 
 def _is_value(before: Sequence[str], word: str) -> bool:
@@ -159,7 +160,7 @@ def cards_of(text: str) -> int:
     plain = text.strip("\"'")
     if "device" in plain or plain.startswith("nvidia.com/gpu"):
         ids = plain.partition("=")[2]
-        return 0 if ids in ("", "all") else len(ids.split(","))
+        return 0 if ids in ("", "all") else sum("=" not in one for one in ids.split(","))  # less capabilities=utility
     last = re.search(r"(\d{1,4})\s*(?:\(.*\))?$", plain)
     return int(last[1]) if last and (plain[: last.start()] == "" or plain[: last.start()].endswith(":")) else 0
 

@@ -82,8 +82,11 @@ def _listed(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def devices_within(outer: tuple[str, ...], inner: tuple[str, ...]) -> tuple[str, ...]:
-    """The machine's cards that a program in a container sees: numbers inside it count through what the container was given."""
+    """The machine's cards that a program in a container sees: numbers inside it count through what the container was given.
+
+    Ids of cards, and numbers that it was not given so many of, stay as they are.
+    """
     if not outer or not inner:
         return outer or inner
     chosen = tuple(outer[int(one)] for one in inner if one.isdigit() and int(one) < len(outer))
-    return chosen if len(chosen) == len(inner) else outer
+    return chosen if len(chosen) == len(inner) else inner

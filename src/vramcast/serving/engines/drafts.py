@@ -17,7 +17,8 @@ from vramcast.untrusted import printable
 # vllm/config/speculative.py: a draft without a method has that of its name, "eagle-" or "eagle3"
 _NAMED = re.compile(r"(?<![a-z])eagle(?:3|(?=[-_.]|$))", re.IGNORECASE)
 _THIRD = "eagle3"
-_DAMAGED = (ConfigError, UnmodelledError, UnsafeFileError)
+DAMAGED = (ConfigError, UnmodelledError, UnsafeFileError)
+"""Errors of a draft that is at hand and cannot be read, apart from those of a name that nothing knows."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -42,10 +43,15 @@ def draft_of(name: str | None, method: str | None, target: Model, *, option: str
         return Draft(read_model(name))
     except (QuestionError, MissingError) as unknown:
         third = _third(name, method)
-        if isinstance(unknown, _DAMAGED) or third is None or not eagle.fits(target):
+        if isinstance(unknown, DAMAGED) or third is None or not eagle.fits(target):
             raise
         head = eagle.head_for(target, third=third)
         return Draft(head, (_told(name, head, target, option),))
+
+
+def is_target(name: str, target: Model) -> bool:
+    """Whether a draft's name is the target's own, by its id or as a folder of that name."""
+    return name.rstrip("/").rsplit("/", 1)[-1].lower() == target.id.rsplit("/", 1)[-1].lower()
 
 
 def _third(name: str, method: str | None) -> bool | None:

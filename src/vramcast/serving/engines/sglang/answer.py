@@ -1,21 +1,20 @@
 """The arithmetic of one SGLang answer: free memory, budget, pools, ranks."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 
 from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
-from vramcast.ledger import Instant, RankMemory, Term, Unmodelled
+from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block, Model
 from vramcast.models.layers import Experts, Mamba2
 from vramcast.models.sharding import Stage, cut, distinct_stages, is_routed, share
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Fitted, Resolved, Version, at, free_bytes, narrowest, parse_version
-from vramcast.serving.engines.drafts import Draft, draft_of
 from vramcast.serving.engines.layouts import SGLANG_NVFP4, front_split, generation_of, pad_of, sglang_kernel, spread_of
 from vramcast.serving.engines.sglang import versions
+from vramcast.serving.engines.sglang.drafts import draft_beside, drafts_itself
 from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_BYTES
 from vramcast.serving.engines.sglang.graphs import graphs_term
 from vramcast.serving.engines.sglang.messages import no_room
@@ -32,7 +31,6 @@ from vramcast.serving.weights import (
     weights_term,
 )
 from vramcast.units import MiB, element_bytes, gib
-from vramcast.untrusted import printable
 
 _SOURCE = "sglang/srt/mem_cache/kv_cache_configurator.py"
 _SAMPLER = "sglang/srt/layers/sampler.py: the model's logits and an fp32 copy"
@@ -164,7 +162,7 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
             expert_pad=pad_of(SGLANG_NVFP4 if nvfp4 else sglang_kernel(storage, resolved.card, options)),
         ),
         rotary_bytes=element_bytes(dtype) if dtype == "float32" else 4,
-        mtp=drafts_itself(options),
+        mtp=drafts_itself(resolved.model, options),
         splits_towers=model_class(resolved.model.family).served.sglang_cuts_towers,
         speaks=False,
     )
@@ -174,35 +172,6 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
         copies.append(swizzled_scales(stage, loading))
     more = [copy for copy in (*copies, *_on_host(resolved, stage, loading, storage)) if copy.bytes]
     return Term.total("weights", (*term.terms, *more), why=term.why, source=term.source) if more else term
-
-
-_OWN_LAYERS = frozenset({"eagle", "nextn"})
-
-
-def drafts_itself(options: Mapping[str, Any]) -> bool:
-    """Whether the checkpoint's own draft layers are loaded: EAGLE and NEXTN without a draft model (server_args.py)."""
-    if options.get("speculative_draft_model_path"):
-        return False
-    algorithm = str(options.get("speculative_algorithm") or "").lower()
-    return algorithm in _OWN_LAYERS if algorithm else bool(options.get("num_speculative_tokens"))
-
-
-def uncounted_draft(model: Model, options: Mapping[str, Any]) -> tuple[Unmodelled, ...]:
-    """What the answer says of a way of drafting whose model is neither named nor among the checkpoint's layers."""
-    algorithm = str(options.get("speculative_algorithm") or "")
-    own = drafts_itself(options) and any(tower.kind == "mtp" for tower in model.towers)
-    if not algorithm or algorithm.lower() == "ngram" or own or options.get("speculative_draft_model_path"):
-        return ()
-    what = f"the draft of --speculative-algorithm {printable(algorithm)[:40]}: none is named, and {model.id} has no layers for it"
-    return (Unmodelled(what),)
-
-
-def draft_beside(model: Model, options: Mapping[str, Any]) -> Draft | None:
-    """The draft model that ``--speculative-draft-model-path`` names; None where it is the target itself or none is named."""
-    name, method = options.get("speculative_draft_model_path"), options.get("speculative_algorithm")
-    if not name or name == model.id:
-        return None
-    return draft_of(name, method, model, option="speculative_draft_model_path")
 
 
 def _draft_term(resolved: Resolved, stage: Stage, dtype: str) -> tuple[Term, ...]:

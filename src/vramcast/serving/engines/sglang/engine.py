@@ -9,7 +9,8 @@ from vramcast.serving.engines.layouts import named_kernel, sglang_kernel
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.sglang import versions
-from vramcast.serving.engines.sglang.answer import answer, draft_beside, drafts_itself, uncounted_draft
+from vramcast.serving.engines.sglang.answer import answer
+from vramcast.serving.engines.sglang.drafts import draft_beside, drafts_itself, uncounted_draft
 from vramcast.serving.engines.sglang.fraction import (
     captures_prefill,
     default_fraction,
@@ -40,7 +41,7 @@ class Sglang(msgspec.Struct, frozen=True):
         draft = draft_beside(model, defaults.values)
         defaults.assumed += (*named_kernel(model, storage, kernel, None, question.parallel.tp), *(draft.assumed if draft else ()))
         found = resolved(question, model, card, defaults, version=version, context=context)
-        more = uncounted_draft(model, defaults.values)
+        more = uncounted_draft(model, defaults.values, draft)
         return msgspec.structs.replace(found, unmodelled=(*found.unmodelled, *more)) if more else found
 
     def forecast(self, resolved: Resolved) -> Answer:
@@ -63,7 +64,7 @@ def _fill(defaults: Defaults, question: Serving, model: Model, version: Version,
         chunk=chunk,
         batch=batch,
         prefill=prefill_graphs_mib(chunk, latent=is_latent(model)) if captures else 0,
-        draft=drafts_itself(defaults.values) or bool(defaults.values.get("speculative_draft_model_path")),
+        draft=drafts_itself(model, defaults.values) or bool(defaults.values.get("speculative_draft_model_path")),
         dp=dp,
     )
     fraction *= share_of_seeing(model, version) if card else 1

@@ -15,7 +15,7 @@ from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.models.quantization import scheme_for
 from vramcast.serving.engines.base import Resolved, Version, at, parse_version
-from vramcast.serving.engines.drafts import Draft, draft_of
+from vramcast.serving.engines.drafts import Draft, draft_of, is_target
 from vramcast.serving.engines.layouts import ExpertKernel, has_experts, spread_of, vllm_kernel
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
@@ -227,6 +227,8 @@ def total_bytes(card: Accelerator | None, options: dict[str, Any]) -> int:
 def draft_beside(model: Model, options: dict[str, Any]) -> Draft | None:
     """The draft model, whose weights and cache stand beside the target's on the last stage."""
     name, method = options.get("speculative_model"), options.get("speculative_method")
+    if name and str(method).endswith("mtp") and is_target(name, model):
+        return None  # its own draft layers, as where none is named (vllm/config/speculative.py)
     return draft_of(name, method, model, option="speculative_model") if name else None
 
 
