@@ -1,10 +1,13 @@
 """Draft models beside a target: an EAGLE head that nothing knows has the target's shape, any other draft is asked for."""
 
+from pathlib import Path
+
 import pytest
 
 from vramcast import Serving, forecast, read_model
-from vramcast.errors import VramcastError
+from vramcast.errors import MissingError, VramcastError
 from vramcast.ledger import Forecast
+from vramcast.models.inventory import Model
 from vramcast.serving.engines.drafts import draft_of
 from vramcast.serving.engines.sglang.drafts import drafts_itself
 from vramcast.serving.engines.vllm.settings import draft_beside
@@ -98,3 +101,27 @@ def test_a_draft_that_nothing_knows_is_told_and_the_rest_answered() -> None:
 def test_vllm_drafts_by_the_targets_own_layers_where_it_is_named_again(path: str) -> None:
     options = {"speculative_method": "deepseek_mtp", "speculative_model": path}
     assert draft_beside(read_model(DEEPSEEK), options) is None
+
+
+def test_an_unknown_draft_is_looked_for_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def nothing(name: str) -> Model:
+        asked.append(name)
+        raise MissingError(f"{name} is nowhere")
+
+    monkeypatch.setattr("vramcast.models.reading.read_model", nothing)
+    target, name = read_model(LLAMA), str(tmp_path / "eagle3")
+    for _ in range(3):
+        assert draft_of(name, None, target, option="speculative_model")
+    assert asked == [name]
+    (tmp_path / "eagle3").mkdir()
+    draft_of(name, None, target, option="speculative_model")
+    assert asked == [name, name]
+
+
+def test_a_third_head_is_called_so_whatever_its_vocabulary() -> None:
+    target = read_model("mistralai/Mixtral-8x7B-Instruct-v0.1")  # 32,000 tokens, as many as a head of its own has
+    found = draft_of("someone/x", "eagle3", target, option="speculative_model")
+    assert found is not None
+    assert str(found.assumed[0].value).startswith("EAGLE 3 head")

@@ -5,6 +5,7 @@ layer over the target's states (models/families/eagle.py), so that an answer nee
 """
 
 import re
+from time import monotonic
 
 import msgspec
 
@@ -12,7 +13,7 @@ from vramcast.errors import ConfigError, MissingError, QuestionError, Unmodelled
 from vramcast.ledger import Assumption
 from vramcast.models.families import eagle
 from vramcast.models.inventory import Model
-from vramcast.untrusted import printable
+from vramcast.untrusted import existing_path, printable
 
 # vllm/config/speculative.py: a draft without a method has that of its name, "eagle-" or "eagle3"
 _NAMED = re.compile(r"(?<![a-z])eagle(?:3|(?=[-_.]|$))", re.IGNORECASE)
@@ -35,18 +36,37 @@ def draft_of(name: str | None, method: str | None, target: Model, *, option: str
     Raises QuestionError for a name that nothing knows where the method does not tell what the draft is like, and for a file that
     is damaged or has no rule.
     """
-    from vramcast.models.reading import read_model
-
     if not name:
         return None
     try:
-        return Draft(read_model(name))
+        return Draft(_read(name))
     except (QuestionError, MissingError) as unknown:
         third = _third(name, method)
         if isinstance(unknown, DAMAGED) or third is None or not eagle.fits(target):
             raise
         head = eagle.head_for(target, third=third)
-        return Draft(head, (_told(name, head, target, option),))
+        return Draft(head, (_told(name, head, target, option, third=third),))
+
+
+_MISSES: dict[str, tuple[float, QuestionError | MissingError]] = {}
+_REMEMBERED_S, _MOST_MISSES = 60.0, 64
+
+
+def _read(name: str) -> Model:
+    """The draft's model. An answer asks for it in every step of its search: what nothing knew a moment ago is not asked again."""
+    from vramcast.models.reading import read_model
+
+    at, missed = _MISSES.get(name, (0.0, None))
+    if missed is not None and monotonic() - at < _REMEMBERED_S and existing_path(name) is None:
+        raise missed.with_traceback(None)
+    try:
+        return read_model(name)
+    except (QuestionError, MissingError) as unknown:
+        if not isinstance(unknown, DAMAGED):
+            if len(_MISSES) >= _MOST_MISSES:
+                _MISSES.clear()
+            _MISSES[name] = monotonic(), unknown
+        raise
 
 
 def is_target(name: str, target: Model) -> bool:
@@ -63,8 +83,8 @@ def _third(name: str, method: str | None) -> bool | None:
     return found[0].lower().endswith("3") if found else None
 
 
-def _told(name: str, head: Model, target: Model, option: str) -> Assumption:
-    kind = "EAGLE 3" if head.vocab != target.vocab else "EAGLE"
+def _told(name: str, head: Model, target: Model, option: str, *, third: bool) -> Assumption:
+    kind = "EAGLE 3" if third else "EAGLE"
     because = (
         f"{printable(name)[:80]} is not at hand: a head of {target.id}'s shape is taken, one layer and a vocabulary of "
         f"{head.vocab:,} (a folder or config.json of the head tells its own)"
