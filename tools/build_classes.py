@@ -42,10 +42,7 @@ def compact(row: dict[str, Any]) -> dict[str, Any]:
 
 def own_words(value: Any) -> Any:
     """A group as its fields that differ from the defaults; anything else as it is."""
-    if not isinstance(value, msgspec.Struct):
-        return value
-    plain = type(value)()
-    return {f: getattr(value, f) for f in value.__struct_fields__ if getattr(value, f) != getattr(plain, f)}
+    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
 
 
 def write(rows: dict[str, dict[str, Any]]) -> None:

@@ -91,6 +91,16 @@ def test_old_classes_took_the_loss_of_their_16_bit_logits(name: str, old: bool) 
     assert (upcast("4.48"), upcast("4.49")) == (old, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "upcast"), [("Qwen/Qwen-1_8B", False), ("baichuan-inc/Baichuan2-7B-Base", False), ("internlm/internlm2-7b", True)]
+)
+def test_a_class_of_remote_code_keeps_its_own_loss_at_every_version(name: str, *, upcast: bool) -> None:
+    model = read_model(name, offline=True)
+    for version in ("4.40", "5.20"):
+        loss = resolve(Training(model=name, framework="hf_trainer", framework_version=version), model)[0].loss
+        assert (loss.kind, loss.logits_upcast) == ("eager", upcast)
+
+
 def test_soap_keeps_factors_for_sides_of_up_to_ten_thousand() -> None:
     """max_precondition_dim (SOAP and Shampoo of pytorch-optimizer 4.1): both sides' factors at 10,000, one side's beyond it."""
     row = optimizer("soap")

@@ -91,9 +91,10 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``hidden_dropout``, ``attention_dropout``: what the config class defaults to (configuration_<class>.py). ``own_loss``: its
     forward computes its cross entropy itself, not by loss_utils.py. ``narrow_loss``: before 4.49 its forward took the cross
     entropy of its 16-bit logits, where others made them float (modeling_<class>.py at 8de7b1ba8d of 4.48; pull requests 35875 and
-    9afb904b15 of February 2025). ``capped_logits``: final_logit_softcapping. ``repeats_kv``:
-    until the attention interface of 4.48 its flash class repeated keys and values to all heads. ``converts_experts``: PEFT
-    carries adapters over to tensors that hold all experts (conversion_mapping.py). ``transposed``: weights are stored as (in,
+    9afb904b15 of February 2025); a class of remote code keeps its own loss at every version. ``capped_logits``:
+    final_logit_softcapping. ``repeats_kv``: until the attention interface of 4.48 its flash class repeated keys and values to
+    all heads. ``converts_experts``: PEFT carries adapters over to tensors that hold all experts (conversion_mapping.py).
+    ``transposed``: weights are stored as (in,
     out), in pytorch_utils.Conv1D. ``tuned_norms``: the only norms that PEFT's LN tuning reaches; None: all of them
     (peft 0.21.2, utils/constants.py). ``unquantized``: matrices that every quantiser leaves alone, by name
     (_keep_in_fp32_modules, quantizers/base.py: get_modules_to_not_convert). ``own_trainer``: the framework that brings layers and
@@ -171,13 +172,12 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Remote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A class that is code beside its weights, which a usual decoder can stand for in a traced script.
 
-    ``layer``: what it calls its layer; ``float_logits``: its logits become float32 before the loss; ``normed_head``: the rows of
-    a head whose weight is normed in every pass (Baichuan 2); ``alibi_width``: the hidden size that has ALiBi in place of
-    rotations (Baichuan-13B). Source: the modeling file beside each checkpoint on the hub.
+    ``layer``: what it calls its layer; ``normed_head``: the rows of a head whose weight is normed in every pass (Baichuan 2);
+    ``alibi_width``: the hidden size that has ALiBi in place of rotations (Baichuan-13B). Its loss is its own, of float logits but
+    where ``Whole.narrow_loss`` says 16 bits. Source: the modeling file beside each checkpoint on the hub.
     """
 
     layer: str
-    float_logits: bool = False
     normed_head: int = 0
     alibi_width: int = 0
 

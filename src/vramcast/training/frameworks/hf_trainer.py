@@ -280,8 +280,11 @@ def _sharded_dtypes(draft: Draft) -> Overrides:
 
 
 def _loss(model: Model, version: tuple[int, ...]) -> Overrides:
-    yield because("the class's own loss", Loss, direct_loss=model_class(model.family).whole.own_loss)
-    if model_class(model.family).whole.narrow_loss and version < ONE_LOSS:
+    kind = model_class(model.family)
+    yield because("the class's own loss", Loss, direct_loss=kind.whole.own_loss)
+    if kind.remote is not None and not kind.whole.narrow_loss:
+        yield because("the class's own loss, of float logits", Loss, kind="eager", logits_upcast=True, logits_kept=False)
+    elif kind.whole.narrow_loss and (kind.remote is not None or version < ONE_LOSS):
         yield because("the class's own loss, of its 16-bit logits", Loss, kind="eager", logits_upcast=False, logits_kept=True)
     yield because("ForCausalLMLoss", Loss, kind="eager" if version < NO_SHIFT_COPY else "plain")
     yield because(

@@ -80,7 +80,7 @@ def _model_class() -> Any:
                 raise NotImplementedError(
                     f"{name}: prompts before the keys (pre_seq_len) are code of its repository and not traced"
                 )
-            self._float_logits, self._tied = _remote(kind).float_logits, model.tied
+            self._float_logits, self._tied = not kind.whole.narrow_loss, model.tied
             self._no_split_modules = [_remote(kind).layer]
             self._places = _grow(self, model, kind)
             RemoteDecoder.tell(
