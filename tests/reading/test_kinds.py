@@ -81,3 +81,10 @@ def test_every_sample_of_a_serving_format_is_one() -> None:
         if path.is_file() and path.name not in ("expected.toml", "shared.env", "vllm.pbtxt"):
             kind = taken_for(kinds_of(path.read_bytes(), path.name, folder=path.parent))
             assert kind is not None and kind.command[0] == "serve", path
+
+
+def test_a_text_beside_the_arguments_hides_none_of_them() -> None:
+    text = 'from transformers import TrainingArguments\nt = TrainingArguments(output_dir="o", run_name="a\\nb")\n'
+    assert kinds_of(text.encode(), "t.py")[0].because == "TrainingArguments"
+    sample = 'SAMPLE = "import trl\\nTrainingArguments(1)"\n'
+    assert not kinds_of(sample.encode(), "t.py")

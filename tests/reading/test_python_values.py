@@ -191,3 +191,38 @@ def test_a_function_returns_what_its_tests_say(expression: str, value: object) -
     program = parse_python(f"{_CHOICES}\nheld = {expression}\n", "program")
     held = program.value(program.names["held"])
     assert isinstance(held, Open) if value is Open else held == value
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("args.n = 2\n", 2),
+        ("if args.debug:\n    args.n = 1\n", 8),  # a switch that is off
+        ("args.n = args.n // 4\n", 2),
+        ("if unknown():\n    args.n = 1\n", Open),
+        ("args.n = 3\nargs.n = 5\n", 5),
+    ],
+)
+def test_an_attribute_holds_what_reached_assignments_say(before: str, expected: object) -> None:
+    text = (
+        "p.add_argument('--n', default=8)\np.add_argument('--debug', action='store_true')\nargs = p.parse_args()\n"
+        f"{before}f(n=args.n)\nargs.n = 64\n"
+    )
+    program = parse_python(text, "a program")
+    value = program.keywords(next(program.calls("f")))["n"]
+    assert isinstance(value, Open) if expected is Open else value == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("torch.backends.mps.is_available()", False),
+        ("torch.cuda.is_available()", True),
+        ("torch.cuda.is_bf16_supported(including_emulation=True)", True),
+        ("torch.cuda.is_bf16_supported(False)", False),
+    ],
+)
+def test_a_card_before_ampere_is_asked(call: str, *, expected: bool) -> None:
+    program = parse_python(f"f(n={call})", "a program")
+    program.capability = (7, 5)
+    assert program.keywords(next(program.calls("f")))["n"] is expected

@@ -1,11 +1,13 @@
 """Operators of a Python program on values that its tree tells, and what its tests of the card find on the one that is asked."""
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
 _LARGEST_POWER, _LARGEST_BASE = 16, 10**6
 _LARGEST, _LONGEST = 1e12, 400  # what a length or a batch is worked out with
+_OTHER_DEVICES = re.compile(r"(?:^|[._])(?:mps|xpu|npu|mlu|hpu|musa)(?:[._]|$)")
 AMPERE = (8, 0)  # the first generation with bfloat16 and with what flash attention 2 needs
 TODAY = (9, 0)  # a card of today, where nobody named one
 OF_CARD = ("is_available", "is_bf16_supported", "is_bfloat16_supported", "is_flash_attn_2_available", "get_device_capability")
@@ -49,8 +51,11 @@ def on_card(call: ast.Call, name: str, capability: tuple[int, int] | None, *, un
     held = capability or TODAY
     if name == "get_device_capability":
         return list(held)
-    emulated = not unsloth and not any(word.arg == "including_emulation" for word in call.keywords)
-    return name == "is_available" or held >= AMPERE or (name == "is_bf16_supported" and emulated)
+    told = [*call.args, *(word.value for word in call.keywords if word.arg == "including_emulation")]
+    emulated = not unsloth and not (told and getattr(told[0], "value", None) is False)
+    if name == "is_available":  # of CUDA; the devices of other makers are asked for beside it
+        return not _OTHER_DEVICES.search(ast.unparse(call.func))
+    return held >= AMPERE or (name == "is_bf16_supported" and emulated)
 
 
 def worked_out(operator: ast.operator, left: Any, right: Any) -> Any:

@@ -3,16 +3,15 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from itertools import accumulate
 from typing import Any
 
 from vramcast.reading.python_scopes import option_names
+from vramcast.reading.python_texts import Splice, parsed_quietly, spliced
 from vramcast.reading.python_values import called
 
 _LONGEST = 400_000  # letters of a program whose defaults are replaced
-_NUMBER = re.compile(r"-?\d{1,12}|-?(?:\d{1,12}\.\d{0,12}|\.\d{1,12})(?:[eE]-?\d{1,3})?|-?\d{1,12}[eE]-?\d{1,3}")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,11})|-?(?:\d{1,12}\.\d{0,12}|\.\d{1,12})(?:[eE]-?\d{1,3})?|-?\d{1,12}[eE]-?\d{1,3}")
 _PARSERS = ("Fire", "run", "Typer")
-Splice = tuple[tuple[int, int], tuple[int, int], str]  # from a line and a column, to them, the text that stands there
 
 
 def with_options(text: str, given: Mapping[str, Any]) -> str:
@@ -21,25 +20,10 @@ def with_options(text: str, given: Mapping[str, Any]) -> str:
     ``given``: values by python name; one with a variable in it stands as a name that nothing sets. Read are the options of
     argparse and click, the fields of dataclasses, and the parameters of the function that Fire or typer calls.
     """
-    if not given or len(text) > _LONGEST:
+    tree = parsed_quietly(text) if given and len(text) <= _LONGEST else None
+    if tree is None:
         return text
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return text
-    return _spliced(text, [*_of_options(tree, given), *_of_fields(tree, given), *_of_function(tree, given)])
-
-
-def _spliced(text: str, splices: list[Splice]) -> str:
-    raw = text.encode()
-    lines = raw.split(b"\n")
-    starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    places = sorted(((starts[a - 1] + b, starts[c - 1] + d, put) for (a, b), (c, d), put in splices), reverse=True)
-    last = len(raw) + 1
-    for start, end, put in places:
-        if end <= last:  # none within another
-            raw, last = raw[:start] + put.encode() + raw[end:], start
-    return raw.decode("utf-8", "replace")
+    return spliced(text, [*_of_options(tree, given), *_of_fields(tree, given), *_of_function(tree, given)])
 
 
 def _instead(node: ast.expr, value: Any) -> Splice:
@@ -67,14 +51,29 @@ def _written(value: Any) -> str:
 
 def _of_options(tree: ast.Module, given: Mapping[str, Any]) -> Iterator[Splice]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and called(node) in ("add_argument", "option"):
-            words = {word.arg: word.value for word in node.keywords}
-            name = next((one for one in option_names(node, words.get("dest")) if one in given), None)
-            if name is not None and "default" in words:
-                yield _instead(words["default"], given[name])
-            elif name is not None and (parts := [*node.args, *words.values()]):
-                end = max((one.end_lineno or 0, one.end_col_offset or 0) for one in parts)
-                yield end, end, f", default={_written(given[name])}"
+        if not (isinstance(node, ast.Call) and called(node) in ("add_argument", "option") and node.args):
+            continue
+        words = {word.arg: word.value for word in node.keywords}
+        name = next((one for one in option_names(node, words.get("dest")) if one in given), None)
+        if name is None:
+            continue
+        value, default = _of_switch(words, given[name]), words.get("default")
+        if default is not None:
+            end = (default.end_lineno or default.lineno, default.end_col_offset or default.col_offset)
+            yield ((default.lineno, default.col_offset), end, value) if value else _instead(default, given[name])
+        else:  # behind the flags, before any keyword
+            end = (node.args[-1].end_lineno or node.lineno, node.args[-1].end_col_offset or node.col_offset)
+            yield end, end, f", default={value or _written(given[name])}"
+
+
+def _of_switch(words: Mapping[str | None, ast.expr], value: Any) -> str:
+    """What an option that stands alone in a command sets, where that is not True; "" for others."""
+    if value is not True:
+        return ""
+    action = words.get("action")
+    if isinstance(action, ast.Constant) and action.value == "store_false":
+        return "False"
+    return ast.unparse(words["const"]) if "const" in words else ""
 
 
 def _of_fields(tree: ast.Module, given: Mapping[str, Any]) -> Iterator[Splice]:

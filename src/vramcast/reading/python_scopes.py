@@ -32,7 +32,8 @@ class Scopes:
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.module = tree
         self.calls: dict[str, list[ast.Call]] = {}
-        self.under: dict[int, tuple[tuple[ast.expr, bool], ...]] = {}  # the tests around a call or an addition, by its id
+        self.under: dict[int, tuple[tuple[ast.expr, bool], ...]] = {}  # the tests around a call or an assignment, by its id
+        self.sets: dict[str, list[ast.Assign]] = {}  # assignments to attributes of objects: tokenizer.model_max_length = 512
         self._enter(tree, tree, ())
         self._parameters()
 
@@ -61,6 +62,9 @@ class Scopes:
             self.functions.setdefault(node.name, node)
         elif isinstance(node, ast.Call | ast.AugAssign):
             self.under[id(node)] = tests
+        if (target := _attribute_set(node)) is not None and isinstance(node, ast.Assign):
+            self.under[id(node)] = tests
+            self.sets.setdefault(ast.unparse(target), []).append(node)
         if isinstance(node, ast.Call) and (name := starts_of(node.func)):
             self.calls.setdefault(name, []).append(node)
         for name, line, value in _assigned(node):
@@ -92,6 +96,20 @@ class Scopes:
             if scope is self.module:
                 return
             scope, line = self.outer.get(id(scope), self.module), 10**9
+
+    def set_before(self, node: ast.Attribute) -> list[ast.Assign]:
+        """The assignments to an attribute that may hold where it is read, the last one first; another function's may too."""
+        scope = self.around.get(id(node))
+        held = self.sets.get(ast.unparse(node), ())
+        before = [one for one in held if (one.end_lineno or 0) < node.lineno or self.around.get(id(one)) is not scope]
+        return sorted(before, key=lambda one: -one.lineno)
+
+
+def _attribute_set(node: ast.AST) -> ast.Attribute | None:
+    """The attribute of an object by name that a statement sets; what ``self`` keeps is another matter."""
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    named = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id != "self"
+    return target if named else None  # type: ignore[return-value]
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, int, ast.expr]]:
@@ -232,20 +250,6 @@ def kept_by_objects(tree: ast.Module) -> dict[str, ast.expr]:
     for node in ast.walk(tree):
         for name, value in class_values(node) if isinstance(node, ast.ClassDef) else ():
             found.setdefault(name, value)
-    return {name: value for name, value in found.items() if name not in twice}
-
-
-def set_attributes(tree: ast.Module) -> dict[str, ast.expr]:
-    """What a program assigns once to attributes of objects by name: ``tokenizer.model_max_length = 512``."""
-    found: dict[str, ast.expr] = {}
-    twice: set[str] = set()
-    for node in ast.walk(tree):
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id != "self":
-            name = ast.unparse(target)
-            if name in found and ast.dump(found[name]) != ast.dump(node.value):  # type: ignore[attr-defined]
-                twice.add(name)
-            found[name] = node.value  # type: ignore[attr-defined]
     return {name: value for name, value in found.items() if name not in twice}
 
 

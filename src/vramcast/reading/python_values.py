@@ -25,7 +25,6 @@ from vramcast.reading.python_scopes import (
     options_of,
     passed_to,
     returns_of,
-    set_attributes,
 )
 
 __all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
@@ -52,7 +51,7 @@ class Program:
         self.environment: Mapping[str, str] = {}  # what os.environ is known to hold
         self.capability: tuple[int, int] | None = None  # of the card that is asked; None: one of today
         self.build_arguments: Mapping[str, Any] = {}  # what BentoML's build gives the program's arguments
-        self.attributes, self.set_attributes = kept_by_objects(tree), set_attributes(tree)
+        self.attributes = kept_by_objects(tree)
         self.names: dict[str, ast.expr] = {}
         for held in self.scopes.bindings.values():
             for name, bindings in held.items():
@@ -187,9 +186,8 @@ class Program:
 
     def _name(self, node: ast.Name, depth: int) -> Any:
         """What a name holds here: the last assignment before it whose branch runs, in its scope or one around it."""
-        for name, element in reversed(self.elements):
-            if name == node.id:
-                return element
+        if own := [element for name, element in self.elements if name == node.id]:
+            return own[-1]
         for scope, line in self.scopes.places(node):
             bindings = self.scopes.bindings.get(id(scope), {}).get(node.id)
             given: dict[str, Any] = next((held for function, held in reversed(self._frames) if function is scope), {})
@@ -283,8 +281,10 @@ class Program:
         if isinstance(whole, dict) and node.attr in whole:
             return whole[node.attr]
         made = self._given_to(base, node.attr, depth) if isinstance(base, ast.Name) else None
-        held = self.set_attributes.get(ast.unparse(node)) or made or self.arguments.get(node.attr)
-        return self.value(held, depth + 1) if held is not None else Open(node.attr)
+        for one in self.scopes.set_before(node):
+            if (reached := self._reached(self.scopes.under[id(one)], depth)) is not False:
+                return self.value(one.value, depth + 1) if reached else Open(node.attr)
+        return self.value(held, depth + 1) if (held := made or self.arguments.get(node.attr)) is not None else Open(node.attr)
 
     def _given_to(self, node: ast.Name, keyword: str, depth: int) -> ast.expr | None:
         """The keyword that an object of a library's class was made with: ``ModelConfig(model_name_or_path=...)``."""

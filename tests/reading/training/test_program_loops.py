@@ -116,13 +116,15 @@ def test_a_rank_that_only_running_tells_is_a_rank() -> None:
 
 
 def test_a_class_of_another_library_is_none_of_arguments() -> None:
-    text = (
-        "from {0} import RewardConfig, TrainingArguments\nRewardConfig(beta=1)\n"
-        "TrainingArguments('o', per_device_train_batch_size=3)\n"
-    )
-    assert read_training_text(text.format("trl")).get("options.task") == "reward"
+    text = "from {0} import RewardConfig\nfrom {1} import TrainingArguments\nRewardConfig(beta=1)\nTrainingArguments({2}=3)\n"
+    size = "per_device_train_batch_size"
+    assert read_training_text(text.format("trl", "transformers", size)).get("options.task") == "reward"
+    other = read_training_text(
+        text.format("open_instruct.rewards", "arguments", size)
+    )  # a class of its own, with a trainer's keys
+    assert (other.get("options.task"), other.get("micro_batch")) == (None, 3)
     with pytest.raises(QuestionError, match="sets no TrainingArguments"):
-        read_training_text(text.format("open_instruct.rewards"))
+        read_training_text(text.format("open_instruct.rewards", "arguments", "steps"))
 
 
 def test_an_attribute_that_is_set_is_what_it_says() -> None:

@@ -212,3 +212,21 @@ def test_layers_that_a_word_of_olmo_checkpoints_are_told(tmp_path: Path) -> None
     settings = _read(tmp_path / "run.sh", f"{text} --activation_checkpointing=one_in_two --save_folder=o\n")
     assert any(line.startswith("activation_checkpointing (one_in_two") for line in settings.unread)
     assert settings.get("param_dtype") == "float32"
+
+
+def test_patterns_stay_whole_and_data_is_no_settings(tmp_path: Path) -> None:
+    (tmp_path / "train.json").write_text('[{"a": 1}]')
+    flags = "--model_name_or_path Qwen/Qwen2.5-7B --learning_rate 1e-4 --per_device_train_batch_size 2 --lora_r 8"
+    (tmp_path / "run.sh").write_text(
+        f'python train.py {flags} --lora_target_modules "(q_proj|v_proj)" --train_ids_path train.json\n'
+    )
+    found = read_training_files((str(tmp_path / "run.sh"),))
+    assert found.get("adapter.targets") == ("(q_proj|v_proj)",)
+
+
+def test_arguments_of_a_class_beside_are_a_trainers(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import transformers\nclass TrainingArguments(transformers.TrainingArguments):\n    a: int = 1\n"
+    )
+    (tmp_path / "t.py").write_text("from own import TrainingArguments\nTrainingArguments(num_train_epochs=1, bf16=True)\n")
+    assert read_training_files((str(tmp_path / "t.py"),)).get("compute_dtype") == "bfloat16"

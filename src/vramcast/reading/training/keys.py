@@ -59,7 +59,8 @@ def text(value: Any) -> str | None:
     return None if value in UNSET else str(value)
 
 
-_LISTED = re.compile(r"\s*[\[(]")  # a list that a shell hands over as one word: '["q_proj", "v_proj"]'
+# A list that a shell hands over as words: '["q_proj", "v_proj"]', '(q_proj, v_proj)'; no pattern: '(q_proj|v_proj)'.
+_LISTED = re.compile(r"\s*(?:\[[^\[\]]*\]|\([^()|*]*,[^()|*]*\))\s*")
 
 
 def names(value: Any) -> tuple[str, ...] | None:
@@ -68,8 +69,10 @@ def names(value: Any) -> tuple[str, ...] | None:
         return None
     if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):  # ([...],) of a dataclass
         value = value[0]
-    found = [str(v) for v in value] if isinstance(value, list | tuple) else str(value).replace(",", " ").split()
-    return tuple(filter(None, (one.strip("[]()\"'") if _LISTED.match(str(value)) else one for one in found))) or None
+    whole = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if _LISTED.fullmatch(whole):
+        return tuple(filter(None, (one.strip("[]()\"'") for one in whole.replace(",", " ").split()))) or None
+    return tuple(map(str, value) if isinstance(value, list | tuple) else whole.replace(",", " ").split()) or None
 
 
 def dtype(value: Any) -> str | None:

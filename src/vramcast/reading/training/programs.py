@@ -99,10 +99,17 @@ def _nothing_set(program: Program, where: str) -> QuestionError:
     )
 
 
+_OF_EVERY_TRAINER = {"output_dir", "per_device_train_batch_size", "gradient_accumulation_steps"}
+
+
 def _is_own(program: Program, name: str) -> bool:
     """Whether a class of the program bears the name of a class of arguments and is none: ``class SFTConfig(BaseModel)``."""
     if (module := program.imports.modules_of.get(name)) and not _LIBRARIES.match(module):  # from config import SFTConfig
-        return True
+        other, theirs = program.imports.of_name(name)
+        if not isinstance(other, Program) or theirs not in other.scopes.classes:  # not at hand: what it is given tells
+            given = {word.arg for call in program.calls(name) for word in call.keywords}
+            return not given & _OF_EVERY_TRAINER
+        return _is_own(other, theirs)
     own = program.scopes.classes.get(name)
     bases = [ast.unparse(base).rsplit(".", 1)[-1] for base in own.bases] if own else []
     return own is not None and not any(base in ARGUMENTS or base.endswith("Arguments") for base in bases)

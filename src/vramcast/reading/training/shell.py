@@ -28,7 +28,7 @@ PROGRAMS = {
 }  # fmt: skip
 _QUIET = ("echo", "mkdir", "cd", "sleep", "export", "set", "cat", "rm", "cp", "pip", "source", "module", "printf", "tee")
 _RUN_BY_NAME = (".py", ".slurm", ".sbatch")  # what a further command with flags runs again
-_OF_SETTINGS = re.compile(r"conf|cfg|deepspeed|ds_|zero|recipe|setting|param|args|fsdp|module")
+_OF_SETTINGS = re.compile(r"conf|cfg|deepspeed|(?:^|[_.])ds_|zero|recipe|setting|param|args|fsdp|module")
 _OF_TRL = ("sft.py", "dpo.py", "grpo.py", "kto.py", "orpo.py", "reward_modeling.py")
 _MOST_FOLDERS = 4
 _A_RUN = 3  # flags of a command that runs something of its own
