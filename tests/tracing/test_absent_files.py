@@ -78,7 +78,15 @@ def test_a_setting_is_no_data(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["data/names.txt", "stop_words.txt", "VOC2007/ImageSets/Main/train.txt", "train_labels.csv", "pose.json"]
+    "name",
+    [
+        "data/names.txt",
+        "stop_words.txt",
+        "VOC2007/ImageSets/Main/train.txt",
+        "train_labels.csv",
+        "pose.json",
+        "data/dataset_info.json",
+    ],
 )
 def test_names_and_lists_are_no_data(name: str) -> None:
     assert not local_files.is_rows(name)
@@ -86,7 +94,15 @@ def test_names_and_lists_are_no_data(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["MetaMathQA.json/train.json", "labeled_train.json", "AdvertiseGen/dev.json", "targets.jsonl", "a.csv"]
+    "name",
+    [
+        "MetaMathQA.json/train.json",
+        "labeled_train.json",
+        "AdvertiseGen/dev.json",
+        "targets.jsonl",
+        "a.csv",
+        "/lists/my/run/a.csv",
+    ],
 )
 def test_a_setting_word_inside_another_word_sets_nothing(name: str) -> None:
     assert local_files.is_rows(name)

@@ -40,7 +40,13 @@ assert (made.eval_strategy.value, made.margin) == ("steps", 0.25)
 _HUB = """
 from huggingface_hub import HfApi, create_repo, upload_folder
 assert create_repo(repo_id="mine", exist_ok=True).repo_id == "you/mine"
-assert HfApi().upload_folder(repo_id="you/mine", folder_path=".") is None
+HfApi.whoami(HfApi())
+import huggingface_hub.utils._http as http
+def never(*_, **__):
+    raise AssertionError("a request was made")
+http.get_session = http.http_backoff = never
+assert HfApi().upload_folder(repo_id="you/mine", folder_path=".").commit_url.startswith("https://huggingface.co/you/mine")
+assert HfApi().upload_file(repo_id="you/mine", path_or_fileobj=b"", path_in_repo="a", run_as_future=True).done()
 try:
     create_repo(repo_id="a/b/c")
 except ValueError:

@@ -52,7 +52,7 @@ def is_tensors_of_data(path: str) -> bool:
 def is_setting(path: str) -> bool:
     """Whether a file is called as one that sets a program, or lists names or files, is."""
     return bool(_words(_stem(path)) & _SAYS["settings"]) or any(
-        part.lower() in _SAYS["listing_folders"] for part in PurePath(path).parent.parts
+        part.lower() in _SAYS["listing_folders"] for part in PurePath(path).parent.parts[-2:]
     )
 
 
