@@ -76,7 +76,8 @@ def _policy(row: dict[str, Any]) -> str:
 def forecast_of(row: dict[str, Any]) -> tuple[Life, float, float]:
     """The middle layer's life by the formulas, what it keeps for backward, and the bytes of its output's gradient."""
     asked = question(row)
-    model: Model = read_config({**CLASS_DEFAULTS.get(row["kind"], {}), **CONFIGS[row["kind"]]})
+    loaded = {"torch_dtype": row["request"].get("param_dtype", "bfloat16")}  # a frozen base is held in the type of its config
+    model: Model = read_config({**CLASS_DEFAULTS.get(row["kind"], {}), **CONFIGS[row["kind"]], **loaded})
     recipe, _ = resolve(asked, model)
     adapter: Adapter | None = asked.adapter
     style = style_of(recipe, asked.parallel, adapter, adapter_ranks(model, recipe, adapter))
