@@ -42,7 +42,10 @@ def compact(row: dict[str, Any]) -> dict[str, Any]:
 
 def own_words(value: Any) -> Any:
     """A group as its fields that differ from the defaults; anything else as it is."""
-    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+    if not isinstance(value, msgspec.Struct):
+        return value
+    given = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+    return {field.name: held for field, held in given if field.required or held != field.default}
 
 
 def write(rows: dict[str, dict[str, Any]]) -> None:
