@@ -230,3 +230,30 @@ def test_arguments_of_a_class_beside_are_a_trainers(tmp_path: Path) -> None:
     )
     (tmp_path / "t.py").write_text("from own import TrainingArguments\nTrainingArguments(num_train_epochs=1, bf16=True)\n")
     assert read_training_files((str(tmp_path / "t.py"),)).get("compute_dtype") == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "expected"),
+    [
+        ("loss.backward()\n", "", "float32"),
+        ("fabric = L.Fabric(precision='bf16-mixed')\n", "", None),  # its own words: none of ours stand for them
+        ("loss.backward()\n", "--deepspeed ds.json", None),
+    ],
+)
+def test_float32_stands_only_where_nothing_narrows(tmp_path: Path, program: str, flags: str, expected: str | None) -> None:
+    (tmp_path / "pre.py").write_text(program)
+    sizes = "--n_layer 12 --n_embd 768 --n_head 12 --vocab_size 50304 --batch_size 4 --block_size 1024 --learning_rate 1e-4"
+    (tmp_path / "run.sh").write_text(f"torchrun --nproc_per_node 2 pre.py {sizes} {flags}\n")
+    assert read_training_files((str(tmp_path / "run.sh"),)).get("compute_dtype") == expected
+
+
+def test_no_mixed_precision_multiplies_as_loaded_and_adapters_have_experts(tmp_path: Path) -> None:
+    text = "model_name_or_path: a/b\nlearning_rate: 1e-4\nbatch_size: 2\nmax_seq_length: 64\nmixed_precision: 'no'\n"
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    assert read_training_files((str(path),)).get("compute_dtype") == "float32"
+    path.write_text(f"{text}torch_dtype: bfloat16\nlora:\n  r: 8\n  num_experts: 4\n")
+    found = read_training_files((str(path),))
+    assert found.get("compute_dtype") == "bfloat16"
+    assert found.get("shape.experts") is None
+    assert any("num_experts" in line for line in found.unread)

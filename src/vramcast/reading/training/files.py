@@ -63,7 +63,7 @@ def _finished(formats: list[str], settings: Settings) -> Settings:
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
     settle(settings)
-    settings.drop("task.of_name", "zero.file", "off.bfloat16", "off.float16")
+    settings.drop("task.of_name", "zero.file", "off.bfloat16", "off.float16", "off.autocast")
     return settings
 
 
@@ -292,7 +292,8 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     own = name in ("shared", "huggingface") and not is_example(command.scripts)
     if own or not settings.get("model") or not settings.get("seq"):
         formats += _from_script(command, settings, path, told=own)
-    if name == "shared" and settings.get("shape.layers") and not settings.get("model"):
+    sharded = {"deepspeed", "deepspeed_config"} & command.flags.keys() or settings.get("zero") is not None
+    if name == "shared" and settings.get("shape.layers") and not settings.get("model") and not sharded:
         from vramcast.reading.training.programs import own_precision
 
         lies = next(filter(None, map(at, command.scripts)), None)

@@ -231,6 +231,10 @@ def quantised_by_name(settings: Settings, typed: str = "") -> None:
 
 def settle(settings: Settings) -> None:
     """What the settings of all the files mean together, whatever their formats."""
+    loaded = settings.get("param_dtype")
+    if settings.get("off.autocast") and settings.get("compute_dtype") == "float32" and loaded in ("bfloat16", "float16"):
+        settings.replace("compute_dtype", loaded, settings.because["off.autocast"])
+        settings.put("options.autocast", False, settings.because["off.autocast"])
     cards_of_layout(settings)
     parameters_stay(settings)
     quantised_by_name(settings)

@@ -214,6 +214,7 @@ _LIBRARIES = re.compile(r"(?:trl|transformers|unsloth|sentence_transformers|setf
 _CASTS = re.compile(
     r"\.(?:bfloat16|half)\(\)|\.to\([^()]*(?:bfloat16|float16)|set_default_dtype|(?:torch_)?dtype=(?:torch\.)?\w*float16"
 )
+_NARROWS = re.compile(r"autocast|mixed_precision|\bprecision\s*=|GradScaler|\bamp\.|deepspeed\.initialize|(?:bf|fp|b?float)16")
 _GPT_SIZES = ("n_layer", "n_head", "n_embd", "emb_dim")
 
 
@@ -248,7 +249,7 @@ def own_precision(settings: Settings, text: str | None, script: str) -> None:
     told = printable(script.rsplit("/", 1)[-1])[:80] + (", which is not at hand," if text is None else "")
     if not _CASTS.search(text or ""):
         settings.default("param_dtype", "float32", f"torch makes modules in float32, where {told} casts none")
-    if "autocast" not in (text or "") and "mixed_precision" not in (text or ""):
+    if not _NARROWS.search(text or ""):
         settings.default("compute_dtype", "float32", f"no autocast that {told} tells")
 
 

@@ -57,6 +57,8 @@ def precision(settings: Settings, value: Any, because: str) -> None:
     word, _, how = str(value).lower().partition("-")
     if word in _PRECISIONS:
         settings.put("compute_dtype", _PRECISIONS[word], because)
+    if word in ("no", "false"):  # no autocast: what is loaded in 16 bits multiplies so
+        settings.put("off.autocast", True, because)
     if how == "true" and word in _PRECISIONS:
         settings.put("param_dtype", _PRECISIONS[word], because)
 
@@ -323,7 +325,10 @@ def rule_of(key: str) -> Rule | None:
         return _degree(f"parallel.{key}")
     elif key == "dtype":  # of a loop that casts as it goes (nanoGPT's)
         return "compute_dtype", _float_type
-    if (known := RULES.get(parts[-1])) is not None or _NOT_THESE.search(parts[-1]):
+    known = RULES.get(parts[-1])
+    if isinstance(known, tuple) and known[0].startswith("shape.") and re.search("lora|peft|adapter", ".".join(parts[:-1])):
+        return None  # experts that adapters have are none of the model's
+    if known is not None or _NOT_THESE.search(parts[-1]):
         return known
     return next((one for pattern, one in _PATTERNS if pattern.fullmatch(parts[-1])), None)
 
