@@ -8,7 +8,6 @@ import csv
 import gzip
 import io
 import re
-import tomllib
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,6 +16,7 @@ import msgspec
 
 from vramcast.tracing.published.corpora import Corpus
 from vramcast.tracing.published.data_sets import row
+from vramcast.untrusted import parse_toml
 
 ROWS = 2048
 _TEXT = Corpus("", 2_000_000, 65)
@@ -28,10 +28,8 @@ _ROWS = frozenset({".json", ".jsonl", ".csv", ".tsv", ".parquet"})
 _PICTURES = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP"}
 _PICTURE = (640, 480)  # as most of COCO
 _ENCODED = 4  # width, height, channels, and the form of the file
-_SAYS = {
-    kind: frozenset(words.split())
-    for kind, words in tomllib.loads(Path(__file__).with_name("file_names.toml").read_text(encoding="utf-8")).items()
-}
+_NAMES = Path(__file__).with_name("file_names.toml")
+_SAYS = {kind: frozenset(words.split()) for kind, words in parse_toml(_NAMES.read_text(encoding="utf-8"), _NAMES.name).items()}
 _WORD = re.compile(r"[a-z]+")
 
 
