@@ -14,6 +14,7 @@ import msgspec
 from vramcast.asking.plain_cards import cards_of
 from vramcast.asking.plain_model import NamedModel, foreign_words, is_model, model_in, outgrows
 from vramcast.asking.plain_words import (
+    A_MAC,
     ASKING,
     CARD_BEHIND,
     CLUSTER,
@@ -27,6 +28,7 @@ from vramcast.asking.plain_words import (
     RUNS,
     SAID,
     SHARED,
+    SIZE_OF_A_CARD,
     SPEED_CONTEXT,
     SUFFIX,
     TOTAL,
@@ -84,7 +86,7 @@ def plain_question(text: str) -> PlainQuestion | None:
     trains = bool(re.search(TRAINS, line, re.I)) or bool(
         settings.keys() & {"method", "framework", "samples", "epochs", "zero", "fsdp"}
     )
-    asks = bool(cards or wanted or settings or trains or ASKING.match(line))
+    asks = bool(cards or wanted or settings or trains or ASKING.match(line) or _stands_on_something(left))
     found = model_in(left, surely=asks)
     if len(cards) == 1 and WHICH_MODELS.search(line) and (found is None or not is_model(found.name)):
         unread = f"{found.name} {found.unread}".strip() if found else " ".join(foreign_words(left))
@@ -109,6 +111,12 @@ def plain_question(text: str) -> PlainQuestion | None:
     return msgspec.structs.replace(_asked(found.name, said), unread=found.unread)
 
 
+def _stands_on_something(left: str) -> bool:
+    """Whether it is ``MODEL on WORDS``: the words are meant as a card, also where nobody knows one of that name."""
+    behind = ON.fullmatch(left)
+    return behind is not None and is_model(behind[1])
+
+
 def _which_models(card: str, count: int, settings: dict[str, str], *, trains: bool, unread: str) -> PlainQuestion:
     """The page of a card, for a line that asks which models it runs or trains."""
     flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"] if card else []
@@ -124,6 +132,11 @@ def _with_its_card(found: NamedModel, cards: tuple[str, ...], line: str) -> tupl
     behind = SUFFIX.fullmatch(found.unread)
     if len(cards) == 1 and behind and re.search(rf"{re.escape(cards[0])} {found.unread}\b", line):  # a 4070 tii
         return NamedModel(found.name), (f"{cards[0]} {found.unread}",)
+    mac = A_MAC.search(found.unread)
+    if mac and all(SIZE_OF_A_CARD.fullmatch(card) for card in cards):  # --gpu says what to add, or that none has that memory
+        return NamedModel(found.name, f"{found.unread[: mac.start()]} {found.unread[mac.end() :]}".strip()), (
+            " ".join((mac[0], *cards)),
+        )
     if cards:
         return found, cards
     if (beside := ON.fullmatch(found.name)) and is_model(beside[1]):

@@ -4,7 +4,7 @@
 import re
 from collections.abc import Iterator
 
-from vramcast.asking.plain_model import is_model
+from vramcast.asking.plain_model import is_model, is_release
 from vramcast.asking.plain_words import (
     AFTER,
     ASKING,
@@ -61,6 +61,7 @@ def _card(line: str) -> tuple[str, int, str]:
         if not _is_card(name) or _is_half_a_model(name, line[:start]):
             continue
         before, after = BEFORE.search(line[:start]), AFTER.match(line[end:])
+        before = None if before and _is_a_release(line[: before.start()], before[0]) and not PLURAL.search(name) else before
         count = (before[1] if before else (after[1] or after[2]) if after else "1").lower()
         rest = f"{line[: before.start() if before else start]} {line[end + (after.end() if after else 0) :]}"
         number = NUMBERS.get(count) or int(count)
@@ -97,6 +98,12 @@ def _is_half_a_model(name: str, before: str) -> bool:
     if word is None or re.search(r"\d", word[1]) or re.fullmatch(r"[a-z]\d{1,2}", name, re.I) is None:
         return False  # beside a Qwen3-8B an A10 is a card
     return is_model(f"{word[1]} {name}")
+
+
+def _is_a_release(before: str, number: str) -> bool:
+    """Whether a bare number in front of a card is the release of the family before it: ``gemma 3 L4`` names no three cards."""
+    family = re.search(r"(?:^|\s)([A-Za-z]+)\s*$", before)
+    return family is not None and number.strip().isdecimal() and is_release(family[1], number.strip())
 
 
 def _singular(name: str) -> str:

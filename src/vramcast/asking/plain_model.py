@@ -16,6 +16,7 @@ from vramcast.asking.plain_words import ASKING, SAME_SIZE, SIZE_ALONE, SIZED
 _WORDS_OF_A_NAME = 4
 _LONGEST_RUN = 6
 _VARIANT = re.compile(r"instruct|chat|it|base|thinking|\d[\d.]*[bt]?", re.IGNORECASE)
+_JOINS = re.compile(r"an?|the|my|on|in|at|to|of|for|with|from|by|and|or|is", re.IGNORECASE)  # words that end no name
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -83,6 +84,11 @@ def is_model(name: str) -> bool:
         return True
 
 
+def is_release(family: str, number: str) -> bool:
+    """Whether a family has a release of that number."""
+    return _begins_a_name(family) and _one(f"{family} {number}") is not None
+
+
 def has_size(name: str, number: str, unit: str) -> bool:
     """Whether a size that was said beside a name (DeepSeek-V3 671B, phi-3 mini 3.8b) is the size of the model it names."""
     try:
@@ -142,6 +148,8 @@ def _run(line: str) -> tuple[int, int] | None:
 
 def _needs_both_ends(line: str, words: list[tuple[int, int]]) -> bool:
     start, end = words[0][0], words[-1][1]
+    if _JOINS.fullmatch(line[slice(*words[-1])]):
+        return False
     meant = None if _CHINESE.search(line[words[0][1] : end]) else _one(line[start:end])
     if meant is None or len(words) == 1:
         return meant is not None

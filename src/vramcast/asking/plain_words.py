@@ -131,6 +131,7 @@ TOTAL = re.compile(
 AFTER = re.compile(r"\s*[x×*]\s*(\d{1,4})\b|\s*(\d{1,3}|[单一两二双三四八])\s*[张卡块](?!\s*显存)")
 COUNTED = re.compile(r"(\d{1,4})\s*(?:[x×*]|张|块|卡|个)\s*(.+)", re.I)
 ON = re.compile(r"(.+?)\s+on\s+(?:(?:an?|the|my)\s+)?(.+)", re.I)
+A_MAC = re.compile(r"\b(?:macbook(?:\s+(?:pro|air))?|imac|mac\s+(?:mini|studio|pro))\b", re.I)
 PLURAL = re.compile(r"(?<=\d)s$")
 CARDS = re.compile(r"\s+(?:gpus?|cards?)$", re.I)
 GLUED = re.compile(r"(?<![A-Za-z0-9.-])(\d{1,4})[x×*](?=[A-Za-z0-9])(?!\d+(?:\.\d+)?b\b)", re.I)

@@ -140,7 +140,8 @@ def _macs(name: str) -> list[Accelerator]:
     if spoken.key or not spoken.size:
         return []
     parts = [part for part in catalogue().values() if part.vendor == "Apple" and set(chips) & set(part.keys)]
-    return sorted(_closest_size(parts, spoken.size), key=lambda part: part.bandwidth_bytes_per_s)
+    sold = [part for part in parts if round(part.sold_bytes / GiB) == spoken.size]  # no Mac's label is rounded
+    return sorted(sold, key=lambda part: part.bandwidth_bytes_per_s)
 
 
 def _rebuilt(name: str) -> tuple[Accelerator, tuple[Assumption, ...]] | None:
