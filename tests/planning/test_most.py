@@ -77,3 +77,15 @@ def test_a_flag_is_taken_word_for_word() -> None:
     flags = "--max-num-seqs 16 --kv-cache-dtype fp8"
     assert _told(flags, "--max-num-seqs 16") and not _told(flags, "--max-num-seqs 1")
     assert _instead(flags, "--max-num-seqs 16", "--max-num-seqs 128") == "--max-num-seqs 128 --kv-cache-dtype fp8"
+
+
+def test_the_line_of_a_short_name_says_its_scheme(capsys: pytest.CaptureFixture[str]) -> None:
+    """Qwen3-32B-AWQ is read as Qwen/Qwen3-32B in AWQ: a line without the scheme starts weights of 16 bits."""
+    assert cli.run(["serve", "Qwen3-32B-AWQ", "--gpu", "4090", "--best", "context"]) == 0
+    printed = capsys.readouterr().out
+    assert "--quantization awq" in printed
+    assert "with an upload of this model in awq" in printed
+    assert cli.run(["serve", "Qwen/Qwen3-32B-AWQ", "--gpu", "4090", "--best", "context"]) == 0
+    printed = capsys.readouterr().out
+    assert "vllm serve Qwen/Qwen3-32B-AWQ" in printed
+    assert "--quantization" not in printed

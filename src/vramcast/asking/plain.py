@@ -82,11 +82,12 @@ def plain_question(text: str) -> PlainQuestion | None:
         return None
     wanted, left = _wanted(line)
     left, settings = _settings(_host(left))
+    compares = settings.pop("open", "")
     cards, count, left = cards_of(left, line)
     trains = bool(re.search(TRAINS, line, re.I)) or bool(
         settings.keys() & {"method", "framework", "samples", "epochs", "zero", "fsdp"}
     )
-    asks = bool(cards or wanted or settings or trains or ASKING.match(line) or _stands_on_something(left))
+    asks = bool(cards or wanted or settings or compares or trains or ASKING.match(line) or _stands_on_something(left))
     found = model_in(left, surely=asks)
     if len(cards) == 1 and WHICH_MODELS.search(line) and (found is None or not is_model(found.name)):
         unread = f"{found.name} {found.unread}".strip() if found else " ".join(foreign_words(left))
@@ -105,8 +106,7 @@ def plain_question(text: str) -> PlainQuestion | None:
         found = NamedModel(found.name, f"{found.unread} nodes of {count}".strip())
     if trains and (quant := settings.get("quant")) and not _trains_in(settings):
         found = NamedModel(found.name, f"{found.unread} {quant}".strip())
-    if size := settings.get("host"):
-        found = NamedModel(found.name, f"{found.unread} {size}GB of the machine's own memory".strip())
+    found = NamedModel(found.name, f"{found.unread} {_told_host(settings)}".strip())
     said = _PlainLine(line=line, cards=cards, count=count, settings=settings, wanted=wanted, trains=trains)
     return msgspec.structs.replace(_asked(found.name, said), unread=found.unread)
 
@@ -124,6 +124,7 @@ def _which_models(card: str, count: int, settings: dict[str, str], *, trains: bo
     users = settings.get("concurrency", "")
     flags += [f"--users={users}"] if users and not trains else []
     unread = f"{unread} {users} users".strip() if users and trains else unread
+    unread = f"{unread} {_told_host(settings)}".strip()
     return PlainQuestion(command="fit", model="", flags=(*flags, *(["--only=train"] if trains else [])), unread=unread)
 
 
@@ -191,8 +192,9 @@ def _planned(model: str, said: _PlainLine) -> PlainQuestion:
         known = [flag for flag in _training_flags(settings) if flag.startswith(("--method", "--seq", "--samples"))]
         return PlainQuestion(command="plan train", model=model, flags=(*offers, *known, order))
     load = [f"--{flag}={settings[name]}" for name, flag in (("context", "context"), ("concurrency", "users")) if name in settings]
-    bits = ["--bits=16"] if "dtype" in settings else []
-    return PlainQuestion(command="plan", model=model, flags=(*offers, *load, *bits, order))
+    fewest = "16" if "dtype" in settings else _bits(settings.get("quant", ""))
+    bits = [f"--bits={fewest}"] if fewest in ("16", "8") else []
+    return PlainQuestion(command="plan serve", model=model, flags=(*offers, *load, *bits, order))
 
 
 def _shares_the_hosts_memory(card: str) -> bool:
@@ -222,8 +224,8 @@ def _is_open(model: str, said: _PlainLine) -> bool:
 
     known = {"context", "concurrency"} | ({"batch"} if said.settings.get("batch") == "1" else set())
     one_way = said.card and said.wanted in ("users", "longest", "speed", "batch")
-    if said.wanted == "speed" and said.card and outgrows(model, said.card, said.count):
-        one_way = ""  # nobody runs it as published there: the page shows the speed in each format
+    if said.wanted in ("speed", "longest") and said.card and outgrows(model, said.card, said.count):
+        one_way = ""  # nobody runs it as published there: the page shows the speed and the longest context in each format
     if said.settings.keys() - known or one_way or said.wanted == "time":
         return False
     return not artefact_of(model).engine and not take_apart(model).ending
@@ -261,10 +263,17 @@ def _host(line: str) -> str:
     return line
 
 
+def _told_host(settings: dict[str, str]) -> str:
+    """The host's memory as it is told to be not counted; "" where none was said."""
+    return f"{settings['host']}GB of the machine's own memory" if "host" in settings else ""
+
+
 def _settings(line: str) -> tuple[str, dict[str, str]]:
     """The line without what it says of context, users, engine and types, and what that was."""
     said: dict[str, str] = {}
     for name, pattern in SAID:
+        if name == "quant" and len({_bits(found[0]) for found in pattern.finditer(line)}) > 1:  # q4 or q8: each is shown
+            line, said["open"] = pattern.sub(" ", line), "quant"
         found = pattern.search(line) if name not in said else None
         if found and not (name == "quant" and line[found.end() : found.end() + 1] == ":"):
             said[name] = re.sub(r"\s", "", next(group for group in found.groups() if group))
@@ -291,7 +300,13 @@ def _type_of(quant: str, engine: str, card: str) -> str:
         return "Q4_K_M" if files else "awq"
     if re.match(r"8", quant):
         return "Q8_0" if files else "fp8"
-    return FILES.get(quant.upper(), quant.upper()) if re.match(r"i?q\d", quant) else quant
+    return FILES.get(quant.upper(), quant.upper()) if re.match(r"i?q\d|qat", quant) else quant
+
+
+def _bits(quant: str) -> str:
+    """The bits of a weight in a word of quantisation: 8 of q8_0, 4 of awq; "" for none."""
+    digit = re.search(r"\d", quant)
+    return digit[0] if digit else "4" if quant else ""
 
 
 _FOUR_BITS = ("4bit", "4-bit", "4bits", "4-bits", "nf4", "int4")

@@ -13,6 +13,7 @@ from vramcast.asking.plain_words import (
     CARDS,
     COUNTED,
     EITHER,
+    MACHINES,
     MAKERS,
     NUMBERS,
     PLURAL,
@@ -25,7 +26,7 @@ def cards_of(left: str, line: str) -> tuple[tuple[str, ...], int, str]:
 
     Two kinds are two offers where the line says ``or``, and one machine where it says ``and``; else the second is left as it is.
     """
-    card, count, left = _card(left)
+    card, count, left = _card(_all_machines(left))
     if not card:
         return (), 1, left
     other, more, rest = _card(left)
@@ -38,14 +39,23 @@ def cards_of(left: str, line: str) -> tuple[tuple[str, ...], int, str]:
         return (sized if _is_card(sized) else name,), max(count, more), rest
     (first, n), (second, m) = sorted(((card, count), (other, more)), key=lambda one: line.find(one[0]))
     between = line[line.find(first) + len(first) : line.find(second)].removesuffix(f"{m} ")
-    if EITHER.fullmatch(between) and not any(sizes):
-        return (f"{first}x{n}", f"{second}x{m}"), 1, re.sub(r"\bor\b|\bvs\b|还是|或", " ", rest)
+    if EITHER.search(between) and not any(sizes):
+        return (f"{first}x{n}", f"{second}x{m}"), 1, EITHER.sub(" ", rest)
     if any(sizes) and not all(sizes):  # a size joined to a named card is the machine's own memory
         own, n, size = (second, m, first) if SIZE_OF_A_CARD.fullmatch(first) else (first, n, second)
         return (own,), n, f"{rest} {size}"
     if BOTH.fullmatch(between):
         return (", ".join([first] * n + [second] * m),), 1, rest
     return (first,), n, f"{rest} {second}"  # the second is told as not read
+
+
+def _all_machines(line: str) -> str:
+    """The line with several machines of so many cards as all their cards: 两台8卡A800 is 16 of them."""
+    for pattern in MACHINES:
+        if found := pattern.search(line):
+            boxes, cards = (NUMBERS.get(word.lower()) or int(word) for word in found.groups()[:2])
+            return f"{line[: found.start()]} {boxes * cards} x {found[3]} {line[found.end() :]}"
+    return line
 
 
 def _are_apart(one: str, other: str, line: str) -> bool:

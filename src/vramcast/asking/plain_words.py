@@ -16,13 +16,13 @@ ASKING = re.compile(
     needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|models?|llms?|inside|hold|handle|get|
     i'm|or|there|any|are|was|be|not|but|so|like|when|why|runs|into|out|oom|cuda|mem|ram|dose|provide|give|tell|resources?|power|error|
     errors|fails?|crash(?:es)?|concurrently|length|size|gaming|blocks|single|double|dual|possible|works?|during|fully|
-    really|too|large|big|small|tiny|biggest|largest|smallest|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
+    really|worth|differences?|between|whats|vs|too|large|big|small|tiny|biggest|largest|smallest|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
     best|good|better|buy|rent|should|hardware|only|just|have|has|got|i've|this|that|still|even|now|requirements?|
     specs?|minimum|min|recommended|anyone|someone|know|would|about|expect|system|pc|machine|laptop|rig|setup|properly|comfortably|
     {RUNS}|{TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
     |运行|部署|推理|微调|训练|全参|全量|跑得起来|跑|装|请问|大佬|我|想|如果|大概|大约|至少|最少|最低|所需要|所需|建议|推荐|配置|要求|硬件
     |多大|多卡|单卡|几张|几块|几|显示|正常|不足|不够|起来|起|啊|吧|哦|谢谢|请教|请|老师|各位|大家|的话|使得|服务器|机器|哪张|哪个|哪|什么|什|麼|买|租|合适|能不能|能否|可不可以|可以|能|够不够|够|吗|呢|么|需要|需|要|多少|显存|内存|才|用|使用|在|上|下|的|张|块|卡|显卡|得动|不|动|得|
-    了|是|否|单机|本地|一|单|大|模型|来|多|显|所|进行|方案|时|爆炸|爆满|爆|但是|但|无法|不能|为什么|为何|怎么|如何|开启|个|例如|比如|哪怕|速率|慢|一些|参数|大多|至少|做|也|以|溢出|最低|目前|看|这|那|请|支持|，|。|？|[?!.,:;'"()\s]
+    了|是|否|单机|本地|一|单|大|模型|来|多|显|所|进行|方案|满血版|满血|时|爆炸|爆满|爆|但是|但|无法|不能|为什么|为何|怎么|如何|开启|个|例如|比如|哪怕|速率|慢|一些|参数|大多|至少|做|也|以|溢出|最低|目前|看|这|那|请|支持|，|。|？|[?!.,:;'"()\s]
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -69,7 +69,7 @@ SAID = (
         r"(?<![\w.-])(fp8|q8_0|q4_0|int8)\s*(?:kv[- ]?cache|kv\b)|"
         r"kv[- ]?cache\s*(?:in|at|of|=|as)?\s*(fp8|q8_0|q4_0|int8)", re.I)),
     ("quant", re.compile(
-        r"(?<![\w.-])((?:i?q\d(?:_[a-z0-9]+)*)|fp8|awq(?=-int4)|gptq(?=-int[48])|awq|gptq|nf4|int[48]|[48][- ]?bits?)"
+        r"(?<![\w.-])((?:i?q\d(?:_[a-z0-9]+)*)|fp8|awq(?=-int4)|gptq(?=-int[48])|awq|gptq|nf4|int[48]|[48][- ]?bits?|qat)"
         r"(?:-int[48])?(?![\w.-])", re.I)),
 )  # fmt: skip
 # What is asked for beside "does it fit", and the words that ask for it; the first that is found.
@@ -82,7 +82,8 @@ WANTED = (
         rf"{_AFTER_A_LENGTH}(?:max(?:imum)?|longest|largest|biggest|how (?:long|much|big)(?: of)?(?: an?)?)\s+"
         r"(?:(?:context|ctx)(?:\s+(?:length|window|size))?|model len(?:gth)?(?!\s*(?:of|[:=])?\s*\d))|"
         r"as long (?:a )?context as possible|"
-        r"最大上下文|最长上下文|上下文最(?:大|长)", re.I)),
+        r"最大上下文|最长上下文|上下文最(?:大|长)|上下文(?:长度)?(?:能|可以|可)?(?:开|设置?|跑|支持)?(?:到|得)?多(?:大|长|少)|"
+        r"(?:支持|开|跑)多(?:大|长|少)的?上下文", re.I)),
     ("speed", re.compile(
         r"(?:(?:is |are |get |getting |only )\d[\d.]*\s*)?(?:tokens?|tok|t)\s*(?:/|per |a )\s*(?:s|sec|second)\b"
         r"(?: (?:normal|good|ok|slow|right))?|"
@@ -108,7 +109,7 @@ HOST = re.compile(
     re.I)  # fmt: skip
 SHARED = re.compile(r"(?:\bm\d\b|mac|apple|strix|halo|spark|395|ultra|studio|mini|unified)[^,;]{0,20}$", re.I)
 # Between two cards: two offers, or one machine.
-EITHER = re.compile(r"[\s,]*(?:or|vs\.?|versus|还是|或者|或)\s*(?:an?|one|the)?\s*\d?\s*[x×]?\s*", re.I)
+EITHER = re.compile(r"\bor\b|\bvs\b|\bversus\b|还是|或", re.I)
 BOTH = re.compile(r"[\s,]*(?:and|\+|plus|with|加上?|和|&)\s*(?:an?|one|the|my)?\s*\d?\s*[x×]?\s*", re.I)
 SIZE_OF_A_CARD = re.compile(r"\d{1,3}\s?gb?", re.I)
 SUFFIX = re.compile(r"(?:ti\w*|su\w*|xt\w*|gre|d|m|laptop|mobile)", re.I)  # of a card's name
@@ -118,13 +119,29 @@ SAME_SIZE = 0.15  # a size in a name is rounded, and may leave the embedding out
 USUAL_CONTEXT = "4096"  # of a user, where none was said
 METHODS = {"全参": "full", "全参数": "full", "全量": "full"}
 # What publishers' files of so many bits mostly are (llama.cpp, tools/quantize/README.md).
-FILES = {"Q2": "Q2_K", "Q3": "Q3_K_M", "Q4": "Q4_K_M", "Q5": "Q5_K_M", "Q6": "Q6_K", "Q8": "Q8_0"}
+FILES = {
+    "Q2": "Q2_K",
+    "Q3": "Q3_K_M",
+    "Q4": "Q4_K_M",
+    "Q5": "Q5_K_M",
+    "Q6": "Q6_K",
+    "Q8": "Q8_0",
+    "QAT": "Q4_0",
+}  # trained for llama.cpp's Q4_0: google/gemma-3-27b-it-qat-q4_0-gguf and its kin
 
 
 BEFORE = re.compile(
     rf"(?<![A-Za-z0-9.])(?<![A-Za-z]-)(?:[x×*](?=\d))?(\d{{1,4}}|{'|'.join(NUMBERS)})\s*(?:[x×*]|张|块|卡|个)?\s*"
     r"(?:(?:used|new|old|second-?hand|refurbished|identical|nvidia)\s+)*$", re.I)  # fmt: skip
 CARD_BEHIND = re.compile(r"\b(?:on|with|for|in)\s+(?:(?:an?|the|my|one)\s+)?((?=[^?!,]*\d)[\w][\w .+-]{1,40}?)[?!. ]*$", re.I)
+# Several machines of so many cards each: 两台8卡A800, two 8x H100 nodes, 4 nodes of 8 H100.
+_FEW = rf"\d{{1,3}}|{'|'.join(word for word, number in NUMBERS.items() if number > 1)}"
+_BOX = r"(?:nodes?|servers?|machines?|hosts?|boxes)"
+MACHINES = (
+    re.compile(rf"(?<![A-Za-z0-9.])({_FEW})\s*(?:台|个节点)\s*({_FEW}|单)\s*(?:[x×*]|卡|张|块)\s*(?:的\s*)?()", re.I),
+    re.compile(rf"(?<![A-Za-z0-9.])({_FEW})\s+{_BOX}[\s,]+(?:of|with|each(?:\s+(?:with|having))?)\s+({_FEW})\s*[x×]?\s*()", re.I),
+    re.compile(rf"(?<![A-Za-z0-9.])({_FEW})\s+(?:[x×]\s*)?({_FEW})\s*[x×]\s*([\w.-]+(?:\s\d+\s?gb?)?)\s+{_BOX}\b", re.I),
+)
 TOTAL = re.compile(
     r"\s*=\s*\d{1,5}\s?gi?b?(?:\s+(?:of|in|total|combined|v?ram|memory))*\b", re.I
 )  # 4 x A6000 = 192 GB total VRAM

@@ -10,7 +10,8 @@ from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import least_card
 from vramcast.language import spoken
-from vramcast.models.inventory import resolved_id
+from vramcast.models.inventory import Model, resolved_id
+from vramcast.models.names import take_apart
 from vramcast.models.reading import read_model
 from vramcast.planning.most import LEAST, Rung, most_of, with_most
 from vramcast.workload import Serving
@@ -34,7 +35,9 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
     best = rungs[-1]
     named = resolved_id(model)
     page = Page()
-    shown = msgspec.structs.replace(with_most(best, wanted), model=named) if best.value else None
+    said = _said_scheme(model)
+    held = msgspec.structs.replace(best.question, model=named, quant=best.question.quant or said)
+    shown = msgspec.structs.replace(with_most(best, wanted), model=named, quant=held.quant) if best.value else None
     line = command_of(shown, width=page.width - 4) if shown else []
     if as_json:
         told = [{"flags": r.flags, "costs": r.costs, _name(wanted): r.value} for r in rungs]
@@ -48,9 +51,16 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
     page.blank()
     pairs = zip(rungs, [None, *rungs], strict=False)
     page.table([_row(r, before, wanted) for r, before in pairs], styles=("number", "title", "faint"), right=_RIGHT)
-    _command_lines(page, line, best.question, made=model.quantization is None)
+    _command_lines(page, line, held, made=model.quantization is None or bool(said))
     page.show()
     return 0 if best.value else 1
+
+
+def _said_scheme(model: Model) -> str | None:
+    """The scheme that a short name ends in (Qwen3-32B-AWQ), which the id that it was read as does not say."""
+    if resolved_id(model) == model.id or all(told.name != "quantization" for told in model.assumed):
+        return None
+    return take_apart(model.id).ending.partition("-")[0] or None
 
 
 def _command_lines(page: Page, line: list[str], best: Serving, *, made: bool) -> None:

@@ -42,7 +42,10 @@ def _asked(asked: msgspec.Struct, offers: Sequence[Offer]) -> dict[str, Any]:
 def _whole(plan: Plan, own: dict[str, Any]) -> dict[str, Any]:
     """The object of a plan: its own fields, then what every plan tells."""
     nearest = {"what": plan.nearest[0], "short_bytes": plan.nearest[1]} if plan.nearest else None
-    searched = {"nearest": nearest, "tried": plan.tried, "structures": plan.structures, "refused": plan.refused}
+    searched = {
+        "cards_without_job": plan.without, "nearest": nearest, "tried": plan.tried, "structures": plan.structures,
+        "refused": plan.refused,
+    }  # fmt: skip
     return {
         "schema": SCHEMA,
         "plan": {**own, **searched},

@@ -159,6 +159,7 @@ class ServingPlanTold(msgspec.Struct, kw_only=True):
     front: list[ServingChoice]
     fewest_cards: list[ServingChoice]
     by_weights: list[ServingChoice]
+    cards_without_job: list[str]
     nearest: Nearest | None
     longest_prompt_ttft_s: float | None
     disaggregated: list[DisaggregatedChoice]
@@ -175,6 +176,7 @@ class TrainingPlanTold(msgspec.Struct, kw_only=True):
     ranked: list[TrainingChoice]
     front: list[TrainingChoice]
     fewest_cards: list[TrainingChoice]
+    cards_without_job: list[str]
     nearest: Nearest | None
     tried: int
     structures: int

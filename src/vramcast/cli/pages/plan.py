@@ -1,7 +1,17 @@
 """A plan as people read it: the best and its command, what lost and why, cost against speed, the fewest cards."""
 
 from vramcast.cli.pages.page import Page, Span
-from vramcast.cli.pages.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
+from vramcast.cli.pages.plan_parts import (
+    bar,
+    ending,
+    fact,
+    lost_lines,
+    needed_of,
+    nothing_holds,
+    power_text,
+    verdict_line,
+    without_job,
+)
 from vramcast.planning.plans.choices import Choice
 from vramcast.planning.plans.reasons import why_lost
 from vramcast.planning.plans.serving import ServingPlan
@@ -178,6 +188,7 @@ def _fewest(page: Page, plan: ServingPlan) -> None:
          f"${c.usd_per_hour:,.2f}/h" if c.usd_per_hour is not None else "")
         for c in plan.fewest
     ]  # fmt: skip
+    rows += [(*told, "", "") for told in without_job(plan)]
     page.table(rows, styles=("title", "faint", "number", "number"), right=frozenset({2, 3}))
 
 

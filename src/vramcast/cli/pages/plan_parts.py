@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from vramcast.cli.pages.page import Page, Span
 from vramcast.ledger import Assumption, Fit
-from vramcast.planning.plans.plan import UNKNOWN_PRICE
+from vramcast.planning.plans.plan import UNKNOWN_PRICE, Plan
 from vramcast.planning.verdict import likely_text
 from vramcast.units import gib
 
@@ -13,6 +13,7 @@ _STYLES = {"fits": "good", "tight": "warn"}
 _LABEL = 13
 _MOST_LEFT_OUT = 4
 _MOST_PRICES = 6
+_FEW_CARDS = 6  # offered by a person, not all that clouds rent
 
 
 def nothing_holds(page: Page, nearest: tuple[str, int] | None, would_help: str) -> None:
@@ -73,3 +74,8 @@ def _prices_folded(assumed: tuple[Assumption, ...]) -> tuple[Assumption, ...]:
         return assumed
     folded = Assumption("price", f"the list prices of {len(prices)} cards", "--json lists each; --gpu 'CARD@2.50' says yours")
     return (*(a for a in assumed if a not in prices), folded)
+
+
+def without_job(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The cards offered on which nothing does the job, with words that say so; none where a person did not choose them."""
+    return tuple((cards, "nothing does the job") for cards in plan.without) if len(plan.without) <= _FEW_CARDS else ()

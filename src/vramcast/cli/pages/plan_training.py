@@ -1,7 +1,17 @@
 """A training plan as people read it: the best layout and what binds it, what lost, money against time, the fewest cards."""
 
 from vramcast.cli.pages.page import Page
-from vramcast.cli.pages.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
+from vramcast.cli.pages.plan_parts import (
+    bar,
+    ending,
+    fact,
+    lost_lines,
+    needed_of,
+    nothing_holds,
+    power_text,
+    verdict_line,
+    without_job,
+)
 from vramcast.planning.plans.training import Trained, TrainingPlan
 from vramcast.units import DAY_S, count, time_text
 
@@ -107,3 +117,5 @@ def _fewest(page: Page, plan: TrainingPlan) -> None:
     for one in plan.fewest:
         days = f", {time_text(one.days * DAY_S)}" if one.days is not None else ""
         page.line("  ", (f"{one.gpus} x {one.offer.card.name}", "title"), f"  {one.words}  {one.fit.verdict}{days}", hang=4)
+    for cards, told in without_job(plan):
+        page.line("  ", (cards, "title"), f"  {told}", hang=4)

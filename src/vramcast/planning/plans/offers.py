@@ -1,5 +1,7 @@
 """Cards that a plan may use: which, how many, what an hour of one costs, and who says so."""
 
+from collections.abc import Collection, Sequence
+
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
@@ -57,3 +59,8 @@ def usual_offers(*, most: int) -> tuple[Offer, ...]:
 
     cards = offered(lambda card: card.vendor in ("NVIDIA", "AMD") and bool(card.cloud_usd_per_hour))
     return tuple(offer_of(card, most=most) for card in sorted(cards, key=lambda card: (card.visible_bytes, card.id)))
+
+
+def without_a_job(offers: Sequence[Offer], cards: Collection[str]) -> tuple[str, ...]:
+    """The offers of cards that are not among ``cards`` (ids of those that do the job), as a person reads them."""
+    return tuple(f"{offer.most} x {offer.card.name}" for offer in offers if offer.card.id not in cards)

@@ -13,7 +13,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """``meets``: whether the limits asked for are kept; where not, what comes nearest is ranked.
 
     ``tried``: choices of ``structures``; ``refused``: reasons with how many structures each left out. ``nearest``: where nothing
-    fits, the structure that is least short and by how many bytes of a card. ``memory``: of the best one's ranks.
+    fits, the structure that is least short and by how many bytes of a card. ``memory``: of the best one's ranks. ``without``: the
+    cards offered on which nothing does the job.
     """
 
     meets: bool = True
@@ -22,6 +23,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, int] = {}
     nearest: tuple[str, int] | None = None
     memory: tuple[RankMemory, ...] = ()
+    without: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
 
     shown_by: ClassVar[tuple[str, str, str]]

@@ -13,7 +13,7 @@ from vramcast.models.inventory import Model
 from vramcast.planning.plans.choices import Choice, Joined, Judge
 from vramcast.planning.plans.disaggregated import DisaggregatedChoice, disaggregated
 from vramcast.planning.plans.layouts import drafting, layouts, on_host
-from vramcast.planning.plans.offers import Offer
+from vramcast.planning.plans.offers import Offer, without_a_job
 from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving_table import Columns, Fitting, fitting, one_by_one, timed
 from vramcast.planning.plans.wanted import Setting, Wanted
@@ -208,6 +208,7 @@ def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> Ser
         plan, ranked=tuple(best), meets=meets, memory=memory, longest_ttft_s=_longest_ttft_s(plan.wanted, best[0]),
         front=_unbeaten(judged), apart=_apart(plan.wanted, (*best, *front)),
         fewest=_fewest(judge, joined, order, cards),
+        without=without_a_job(plan.wanted.offers, {joined.tables[at].setting.card.id for at in np.unique(joined.place[order])}),
         by_weights=_best_of_each(plan.wanted, judged),
     )  # fmt: skip
 

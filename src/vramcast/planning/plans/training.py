@@ -11,7 +11,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Fit, Term
 from vramcast.models.inventory import Model, by_identity
 from vramcast.planning.plans.choices import MORE_ROOM, MOST_JUDGED
-from vramcast.planning.plans.offers import Offer
+from vramcast.planning.plans.offers import Offer, without_a_job
 from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving import Watch, check_numpy
 from vramcast.planning.plans.training_layouts import MICRO_BATCHES, Structure, Task, counts_of, structures
@@ -241,6 +241,7 @@ def _ranked(plan: TrainingPlan, found: list[Candidate], model: Model) -> Trainin
     memory = tuple(msgspec.structs.replace(r, interval=training_spread(answer, r).interval()) for r in answer.ranks)
     return msgspec.structs.replace(
         plan, ranked=tuple(ranked), meets=meets, fewest=tuple(least.values()), memory=memory,
+        without=without_a_job(task.offers, {one.structure.offer.card.id for one in kept}),
         front=tuple(_judged(task, _front(kept), model, kind=id, most=_MOST_OF_THE_FRONT)),
     )  # fmt: skip
 
