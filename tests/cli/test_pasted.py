@@ -137,3 +137,25 @@ def test_a_training_log_with_its_model_beside_it(tmp_path: Path, capsys: pytest.
     said = capsys.readouterr()
     assert "vramcast utilization Qwen/Qwen2.5-1.5B-Instruct --log" in said.err
     assert "MFU" in said.out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("serve.sh", "#! /bin/bash\nset -e\nARGS=1\nsource ./start-server.sh\n", "runs ./start-server.sh: ask about that file"),
+        (
+            "compose.yml",
+            "services:\n  router:\n    image: my/router:latest\n",
+            "none of its services is",
+        ),
+    ],
+)
+def test_a_file_that_hands_over_names_what_it_runs(
+    name: str, text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    assert run([str(file)]) == 2
+    printed = capsys.readouterr().err
+    assert "starts nothing known here" in printed
+    assert told in printed

@@ -13,6 +13,7 @@ from vramcast.asking.plain import PlainQuestion, plain_question
 from vramcast.errors import QuestionError, nearest
 from vramcast.language import spoken
 from vramcast.reading.kinds import CERTAIN, Kind, kinds_of, taken_for
+from vramcast.reading.unknown import told_of
 from vramcast.units import MiB
 from vramcast.untrusted import existing_path, printable, read_input
 
@@ -65,7 +66,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
             click.echo(spoken()("plain-unread", words=printable(asked.unread)), err=True)
         return command
     if kind is None:
-        raise _unclear(what, kinds)
+        raise _unclear(what, kinds, told_of(data.decode("utf-8", "replace"), name))
     if path is None:
         sys.stdin = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
     return _said(kind, what if path is not None else "-", rest)
@@ -112,9 +113,11 @@ def _words(kind: Kind, shown: str, rest: list[str]) -> list[str]:
     return [*kind.command, shown, *rest]
 
 
-def _unclear(what: str, kinds: Sequence[Kind]) -> QuestionError:
+def _unclear(what: str, kinds: Sequence[Kind], told: str) -> QuestionError:
     shown = "standard input" if what == "-" else printable(what.strip().splitlines()[0] if what.strip() else what)[:60]
     file = what if existing_path(what) is not None or what == "-" else "-"
+    if not kinds and told:
+        return QuestionError(f"{shown!r} starts nothing known here: {told}")
     if not kinds:
         return QuestionError(
             f"{shown!r} is nothing known here, nor a command: expected a command line that serves or trains, its "

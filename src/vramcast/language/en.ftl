@@ -210,6 +210,7 @@ plan-cost = USD/M tokens
 plan-hour = USD/hour
 plan-power = power, at most
 plan-fewest = The fewest cards of each kind
+plan-without = nothing does the job on { $cards }
 plan-lost = lost
 plan-left-out = Left out
 plan-days = run

@@ -210,6 +210,7 @@ plan-cost = 美元/百万 token
 plan-hour = 美元/小时
 plan-power = 功耗上限
 plan-fewest = 每种卡最少几张
+plan-without = { $cards } 上没有可行的方案
 plan-lost = 落选原因
 plan-left-out = 未考虑
 plan-days = 用时

@@ -17,6 +17,7 @@ from vramcast.models.sources.ranges import beyond
 from vramcast.reading.engine_messages import Finding
 from vramcast.reading.kinds import Kind, kinds_of, taken_for
 from vramcast.reading.out_of_memory import OutOfMemory
+from vramcast.reading.unknown import told_of
 from vramcast.units import MiB, gib, time_text
 from vramcast.untrusted import printable
 from vramcast.web.drawing import pictured
@@ -46,7 +47,7 @@ def read_held(data: bytes, *, name: str, gpu: str, size: int, say: Language) -> 
     if kind is None and (spoken := plain_question(data[:_LONGEST_SAID].decode("utf-8", "replace"))):
         return _spoken(spoken, words, say)
     if kind is None:
-        raise _unclear(kinds)
+        raise _unclear(kinds, told_of(_text(data), name))
     if kind.command == ("models",) and "config" in kind.what:
         return _config(data, words, say)
     if kind.command == ("serve", "--from"):
@@ -64,9 +65,11 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _unclear(kinds: tuple[Kind, ...]) -> QuestionError:
+def _unclear(kinds: tuple[Kind, ...], told: str) -> QuestionError:
     if kinds:
         return QuestionError(f"this is not plainly one thing: it may be {' or '.join(kind.what for kind in kinds[:2])}")
+    if told:
+        return QuestionError(f"this starts nothing known here: {told}")
     return QuestionError(
         "this is nothing known here: expected a command that serves or trains, its configuration, a log, an out-of-memory "
         "message, a memory snapshot, a profiler trace, a topology, a config.json or a GGUF file"

@@ -124,6 +124,7 @@ def _common(found: dict[str, Any]) -> dict[str, Any]:
         "meets": plan["meets"], "tried": f"{plan['tried']:,}", "structures": f"{plan['structures']:,}", "refused": refused,
         "nearest": (nearest["what"], _gib(nearest["short_bytes"] or 0)) if nearest and not plan["ranked"] else None,
         "assumed": found["assumed"],
+        "without": ", ".join(plan["cards_without_job"]) if len(plan["cards_without_job"]) <= _SHOWN_REFUSED else "",
     }  # fmt: skip
 
 
