@@ -1,11 +1,13 @@
 """The search behind advice finds the same edges as asking every step, with fewer questions; what it leaves out cannot fit."""
 
+import json
 import random
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
+from vramcast.cli import run
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import least_card
 from vramcast.ledger import Fit
@@ -146,3 +148,24 @@ def test_every_kind_of_change_has_words_and_a_price() -> None:
         c.kind for c in changes
     }
     assert all(change.text.startswith("-") and change.costs and change.price > 0 for change in changes)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "serve google/gemma-3-12b-it --gpu 4090 --context 30720 --concurrency 4",
+        "serve Qwen/Qwen3-32B --gpu 4090 --context 16k --engine sglang",
+        "serve Qwen/Qwen2.5-72B-Instruct --gpu A100-80Gx2 --context 28672 --concurrency 9",
+        "train meta-llama/Llama-3.1-8B --gpu A100-40Gx4 --micro-batch 4",
+        "train google/gemma-3-12b-it --gpu L40Sx2 --method lora --seq 4096",
+    ],
+)
+def test_pairs_out_of_reach_would_not_have_been_advised(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the two savings fall short by far, asking for both together finds nothing more."""
+    run([*line.split(), "--json"])
+    pruned = json.loads(capsys.readouterr().out)["advice"]
+    monkeypatch.setattr(Search, "out_of_reach", lambda _self, _one, _other: False)
+    run([*line.split(), "--json"])
+    assert json.loads(capsys.readouterr().out)["advice"] == pruned

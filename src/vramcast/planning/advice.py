@@ -22,6 +22,7 @@ _MOST_TOGETHER = 4
 _ON_THE_LINE = 4  # looks along a dial before every second one halves
 _MORE_DOUBLINGS = 2  # of cards alone, beyond what another change beside them needs
 _MOST_ALONE = 3  # changes shown that help without being enough
+_OUT_OF_REACH = 0.05  # of the card: pairs further short than this by their parts never fitted (2,211 pairs of 210 questions)
 _MOST_NEARLY = 2  # changes shown that leave room by the forecast, though not surely
 
 
@@ -61,10 +62,11 @@ class Search:
     """Asks for changes, each once, and stops answering after ``most`` of them; what the engine refuses is None.
 
     ``sure_bytes``: what has to be left over for a verdict of ``fits``, nearly: where a dial's edge is looked for first.
+    ``margin_bytes``: what is left over with nothing changed, of a card of ``card_bytes``; None where that says nothing.
     """
 
-    def __init__(self, ask: Ask, *, most: int, sure_bytes: int = 0) -> None:
-        self._ask, self._most, self._sure = ask, most, sure_bytes
+    def __init__(self, ask: Ask, *, most: int, sure_bytes: int = 0, margin_bytes: int | None = None, card_bytes: int = 0) -> None:
+        self._ask, self._most, self._sure, self._margin, self._card = ask, most, sure_bytes, margin_bytes, card_bytes
         self._known: dict[str, Tried | None] = {}
 
     @property
@@ -83,6 +85,14 @@ class Search:
             return Tried(change, self._ask(change))
         except VramcastError:
             return None
+
+    def out_of_reach(self, one: Change, other: Change) -> bool:
+        """Whether what two changes save one by one is far from enough: together they save what they save apart, or less."""
+        first, second = self.tried(one), self.tried(other)
+        if self._margin is None or first is None or second is None:
+            return False
+        together = first.asked.margin_bytes + second.asked.margin_bytes - self._margin
+        return together < -_OUT_OF_REACH * self._card
 
     def fits(self, change: Change) -> bool:
         """Whether it is answered and fits."""
@@ -149,13 +159,21 @@ class Search:
 
 
 def advise(
-    changes: Iterable[Change], ask: Ask, *, needed_bytes: int, sure_bytes: int = 0, most_asked: int = MOST_ASKED
+    changes: Iterable[Change],
+    ask: Ask,
+    *,
+    needed_bytes: int,
+    sure_bytes: int = 0,
+    most_asked: int = MOST_ASKED,
+    margin_bytes: int | None = None,
+    card_bytes: int = 0,
 ) -> tuple[Advice, ...]:
     """At most eight pieces of advice, those that make it fit first.
 
-    ``ask`` answers after a change, and raises where the engine refuses it. ``sure_bytes``: as ``Search`` has it.
+    ``ask`` answers after a change, and raises where the engine refuses it. The others: as ``Search`` has them.
     """
-    search, kinds = Search(ask, most=most_asked, sure_bytes=sure_bytes), _by_kind(changes)
+    search = Search(ask, most=most_asked, sure_bytes=sure_bytes, margin_bytes=margin_bytes, card_bytes=card_bytes)
+    kinds = _by_kind(changes)
     alone = {kind: found for kind, steps in kinds.items() if (found := search.least(steps)) is not None}
     for kind in [kind for kind in alone if kinds[kind][0].unordered]:
         kinds[kind] = [alone[kind].change]  # of choices the best alone goes on into pairs
@@ -184,7 +202,7 @@ def _nearly_here(search: Search, kinds: dict[str, list[Change]], helping: dict[s
     found: list[Tried] = []
     for first, second in combinations([kind for kind in helping if kind != "cards"], 2):
         one, other = kinds[first][-1], kinds[second][-1]
-        tried = None if one.excludes(other) else search.tried(one.then(other))
+        tried = None if one.excludes(other) or search.out_of_reach(one, other) else search.tried(one.then(other))
         if tried is not None and _nearly(tried):
             found.append(tried)
     return sorted(found, key=lambda t: (t.change.price, -(t.fit.probability or 0.0)))[:1]
@@ -256,7 +274,7 @@ def _too_little(steps: list[Change], alone: Tried) -> list[Change]:
 
 def _pair(search: Search, first: list[Change], second: list[Change]) -> Tried | None:
     """The least step of the first that fits with the most of the second, then the least of the second with it."""
-    if not first or not second or first[0].excludes(second[0]):
+    if not first or not second or first[0].excludes(second[0]) or search.out_of_reach(first[-1], second[-1]):
         return None
     widest = search.least([change.then(second[-1]) for change in first])
     if widest is None or not widest.fits:

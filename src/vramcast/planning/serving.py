@@ -133,7 +133,11 @@ def _advice(answer: Answer, card: Accelerator) -> tuple[Advice, ...]:
     changes = serving_changes(resolved, card)
     if answer.left:  # more of the model on the host is what the engine does by itself
         changes = (change for change in changes if change.kind not in ("offload", "experts on the host", "micro-batch"))
-    return advise(changes, ask, needed_bytes=int(answer.whole_bytes), sure_bytes=sure, most_asked=most)
+    needed = int(answer.whole_bytes)
+    return advise(
+        changes, ask, needed_bytes=needed, sure_bytes=sure, most_asked=most, margin_bytes=margin_of(answer, needed, card),
+        card_bytes=card.visible_bytes,
+    )  # fmt: skip
 
 
 def _workload(answer: Answer) -> dict[str, Any]:
