@@ -103,6 +103,12 @@ def no_model(settings: Settings | None) -> QuestionError:
     from vramcast.reading.training.model_names import suggested
 
     asked = f"vramcast train MODEL --from FILE{suggested(settings)}"
+    if settings.builds:
+        return QuestionError(
+            f"no model: the program builds one of its own classes ({printable(settings.builds)[:60]}), whose layers are not "
+            "known here: vramcast trace -- python FILE runs its step without a GPU; or name one that is like it: "
+            f"{asked}{_told(settings)}"
+        )
     return QuestionError(f"{line}; the files name none{_absent(settings)}: {asked}{_told(settings)}")
 
 

@@ -1,6 +1,7 @@
 """Notebooks (.ipynb): their code as one program, and their shell lines as one script. Outputs are never read."""
 
 import ast
+import re
 import textwrap
 import warnings
 from typing import Any
@@ -8,17 +9,42 @@ from typing import Any
 from vramcast.errors import QuestionError
 
 _MOST_CELLS = 5_000
+_RUNS_IT = re.compile(r"\s*%%(?:time|timeit|capture|prun|debug)\b[^\n]*\n?")  # magics whose cell is Python all the same
+_SETS = re.compile(r"\b(\w*TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO|Reward)Config|LoraConfig|get_peft_model)\s*\(")
 _SHELL = ("!", "%%bash", "%%sh", "%%shell", "%%script")
 
 
 def code_of(notebook: Any, what: str) -> str:
     """The Python of the code cells without lines of shells and magics, and without cells that are no Python.
 
-    Raises QuestionError for no notebook.
+    Raises QuestionError for no notebook, and where a cell that is no Python alone makes the arguments of its training.
     """
-    cells = (_source(cell) for cell in _cells(notebook, what))
-    plain = (text for text in cells if not text.startswith(_SHELL[1:]) and not text.startswith("%%"))
-    return "\n".join(_parsable(_without_shell(text)) for text in plain)
+    cells = (_RUNS_IT.sub("", _source(cell), count=1) for cell in _cells(notebook, what))
+    plain = [_without_shell(text) for text in cells if not text.startswith(_SHELL[1:]) and not text.startswith("%%")]
+    code = [_parsable(text) for text in plain]
+    made = {name for text in code for name in _SETS.findall(text)}
+    for text, read in zip(plain, code, strict=True):
+        if not read and (lost := set(_SETS.findall(_uncommented(text))) - made):
+            raise QuestionError(
+                f"{what}: the cell that makes {min(lost)} is no Python ({_fault(text)}), so that what it sets is not known: "
+                f"mend the cell, or give its settings as flags, vramcast train MODEL --micro-batch N --seq N"
+            )
+    return "\n".join(code)
+
+
+def _uncommented(text: str) -> str:
+    return re.sub(r"^\s*#[^\n]*", "", text, flags=re.M)
+
+
+def _fault(text: str) -> str:
+    """What Python says of a cell that it cannot read, with the line in the cell."""
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        return f"line {error.lineno} of it: {str(error.msg)[:80]}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error)[:80]
+    return "its indentation"
 
 
 def _parsable(text: str) -> str:

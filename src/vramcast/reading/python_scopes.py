@@ -12,6 +12,12 @@ import msgspec
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+class Open(msgspec.Struct, frozen=True):
+    """A value that only running the program would tell; ``name``: what it is called there."""
+
+    name: str
+
+
 class Binding(msgspec.Struct, frozen=True):
     """One assignment: its line, its value, and the tests of the branches that it stands in with whether each must hold."""
 

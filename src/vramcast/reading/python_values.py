@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from vramcast.errors import QuestionError
 from vramcast.reading.python_comprehensions import comprehended
 from vramcast.reading.python_imports import Imports, TextOf, imports_module, imports_of
@@ -17,6 +15,7 @@ from vramcast.reading.python_methods import in_order, method_value
 from vramcast.reading.python_operators import COMPARES, OF_CARD, on_card, worked_out
 from vramcast.reading.python_scopes import (
     Binding,
+    Open,
     Scopes,
     called,
     class_values,
@@ -32,12 +31,6 @@ __all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
 _MOST_NODES, _DEEPEST, _MOST_VALUES, _MOST_OF_ONE = 200_000, 32, 400_000, 20_000
 _WRAPS = ("HuggingFaceModel", "Path", "PurePath", "deepcopy", "copy", "OmegaConf", "EasyDict", "Option", "Argument")
 _SPACES = ("Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "DotDict", "Munch", "ConfigDict", "Box", "OrderedDict", "dict")
-
-
-class Open(msgspec.Struct, frozen=True):
-    """A value that only running the program would tell; ``name``: what it is called there."""
-
-    name: str
 
 
 class Program:
@@ -230,16 +223,17 @@ class Program:
         last = node.lineno if self.scopes.around.get(id(node), self.scopes.module) is scope else 10**9
         for change, tests in self.scopes.changes.get(id(scope), {}).get(node.id, ()):
             line = getattr(change, "lineno", 0)
-            if bound.line < line < last and all(self.holds(test, depth + 1) is must for test, must in tests):
-                self._change(found, change, depth)
+            if bound.line < line < last and (reached := self._reached(tests, depth)) is not False:
+                self._change(found, change, depth, sure=reached is True)
         return found
 
-    def _change(self, found: dict[Any, Any], change: ast.AST, depth: int) -> None:
+    def _change(self, found: dict[Any, Any], change: ast.AST, depth: int, *, sure: bool) -> None:
+        """Make a change; one under an open test leaves a value that stands as it is, and a new one open."""
         if isinstance(change, ast.Assign) and isinstance(change.targets[0], ast.Subscript):
             key = self.value(change.targets[0].slice, depth + 1)
-            if isinstance(key, str | int):
-                found[key] = self.value(change.value, depth + 1)
-        elif isinstance(change, ast.Expr) and isinstance(change.value, ast.Call):
+            if isinstance(key, str | int) and (sure or key not in found):
+                found[key] = self.value(change.value, depth + 1) if sure else Open(str(key))
+        elif sure and isinstance(change, ast.Expr) and isinstance(change.value, ast.Call):
             given = self.value(change.value.args[0], depth + 1) if len(change.value.args) == 1 else {}
             found |= {**(given if isinstance(given, dict) else {}), **self.keywords(change.value)}
 
@@ -286,14 +280,18 @@ class Program:
                 return self.value(one.value, depth + 1) if reached else Open(node.attr)
         return self.value(held, depth + 1) if (held := made or self.arguments.get(node.attr)) is not None else Open(node.attr)
 
-    def _given_to(self, node: ast.Name, keyword: str, depth: int) -> ast.expr | None:
-        """The keyword that an object of a library's class was made with: ``ModelConfig(model_name_or_path=...)``."""
+    def bound(self, node: ast.Name, depth: int = 0) -> ast.expr | None:
+        """The expression that the assignment which counts for a name here gives it; None where none or several may."""
         for scope, line in self.scopes.places(node):
             if bindings := self.scopes.bindings.get(id(scope), {}).get(node.id):
-                made = found.value if (found := self._binding(bindings, line, depth)) else None
-                words = made.keywords if isinstance(made, ast.Call) and called(made)[:1].isupper() else []
-                return next((word.value for word in words if word.arg == keyword), None)
+                return found.value if (found := self._binding(bindings, line, depth)) else None
         return None
+
+    def _given_to(self, node: ast.Name, keyword: str, depth: int) -> ast.expr | None:
+        """The keyword that an object of a library's class was made with: ``ModelConfig(model_name_or_path=...)``."""
+        made = self.bound(node, depth)
+        words = made.keywords if isinstance(made, ast.Call) and called(made)[:1].isupper() else []
+        return next((word.value for word in words if word.arg == keyword), None)
 
     def built(self, name: str, depth: int = 0, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """An object of a class of the program: its fields' defaults, those of its bases, and what its call gives."""

@@ -168,7 +168,7 @@ def test_of_several_phases_the_first_is_answered(tmp_path: Path) -> None:
     text = f"{LOADS}a = SFTConfig(per_device_train_batch_size=2, max_length=512)\nb = DPOConfig(beta=0.1, max_prompt_length=64)\n"
     settings = _read(tmp_path, text, "tune.py")
     assert (settings.get("options.task"), settings.get("seq"), settings.get("preference.beta")) == ("sft", 512, None)
-    assert any(line.startswith("DPOConfig in line 3 (a further phase") for line in settings.unread)
+    assert any(line.startswith("DPOConfig in line 3 (another run") for line in settings.unread)
 
 
 def test_a_windows_path_is_another_machines(tmp_path: Path) -> None:

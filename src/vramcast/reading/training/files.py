@@ -102,11 +102,18 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
 def _from_program(text: str, settings: Settings, where: str, folder: Path | None = None) -> list[str]:
     """A program's arguments, read from its syntax tree; ``folder``: where files that it imports settings from may lie."""
     from vramcast.reading.training import xtuner
+    from vramcast.reading.training.program_runs import first_run, readable_part
     from vramcast.reading.training.programs import constants_of, longest_tokenised, read_program
 
     if xtuner.is_config(text):
         xtuner.read_config(text, settings, where=where)
         return []
+    text, broken = readable_part(text)
+    if broken:
+        settings.unread.append(f"{where} from line {broken} on (no Python: what stands before it is answered)")
+    text, further = first_run(text)
+    if further:
+        settings.unread.append(f"{len(further)} further runs of {where}, from line {further[0]} on (the first is answered)")
     text_of = texts_beside(folder)
     try:
         keys = flat(read_program(text, settings, where=where, text_of=text_of))
@@ -150,16 +157,22 @@ def _from_loop(text: str, settings: Settings, where: str, folder: Path | None) -
 def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
     """A notebook's program, else the commands that it gives to a shell."""
     from vramcast.reading.notebooks import code_of, shell_of
+    from vramcast.reading.training.starting import starts_training
 
     raw = parse_json(text, path.name)
     note_pins(settings, shell_of(raw, path.name), path.name)
+    code, shell = code_of(raw, path.name), shell_of(raw, path.name)
     try:
-        return _from_program(code_of(raw, path.name), settings, path.name, path.parent)
-    except QuestionError:
-        shell = shell_of(raw, path.name)
+        return _from_program(code, settings, path.name, path.parent)
+    except QuestionError as error:
         if not shell.strip():
             raise
-        return _from_command(read_command(shell), settings, path, (*above, path))
+        try:
+            return _from_command(read_command(shell), settings, path, (*above, path))
+        except QuestionError:
+            if starts_training(shell):
+                raise
+            raise error from None
 
 
 def _from_markdown(text: str, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
@@ -294,7 +307,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         formats += _from_script(command, settings, path, told=own)
     sharded = {"deepspeed", "deepspeed_config"} & command.flags.keys() or settings.get("zero") is not None
     if name == "shared" and settings.get("shape.layers") and not settings.get("model") and not sharded:
-        from vramcast.reading.training.programs import own_precision
+        from vramcast.reading.training.program_models import own_precision
 
         lies = next(filter(None, map(at, command.scripts)), None)
         own_precision(settings, contents(lies) if lies else None, next(iter(command.scripts), "its program"))

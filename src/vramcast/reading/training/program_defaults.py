@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from vramcast.reading.python_values import Open, Program, called
+from vramcast.reading.training.pins import note_words, recasts
 from vramcast.reading.training.settings import Settings
 
 TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "RewardTrainer", "Seq2SeqTrainer")
@@ -31,7 +32,12 @@ def implied(program: Program, keys: dict[str, Any], settings: Settings, where: s
     liger(program, keys)
     if settings.get("framework") == "unsloth":
         _unsloth_adapters(program, keys)
+        _unsloth_arguments(keys, settings, where, arguments)
         return
+    _dated(program, keys, settings, where, arguments)
+    packed = any(program.runs(call) is not False for call in program.calls("GPTQConfig", "AwqConfig"))
+    if packed and not {"torch_dtype", "dtype"} & keys.keys():  # transformers, quantizers/quantizer_gptq.py, quantizer_awq.py
+        keys["torch_dtype"] = "float16"
     plain = arguments in _PLAIN
     by_trl = any(called(call) not in ("Trainer", "Seq2SeqTrainer") for call in program.calls(*TRAINERS))
     _halves(keys, settings, where, plain=plain)
@@ -41,6 +47,25 @@ def implied(program: Program, keys: dict[str, Any], settings: Settings, where: s
         kbit(program, keys, settings, where, by_trl=by_trl)
     if plain and by_trl and "gradient_checkpointing" not in keys and not _turned_on(keys, settings):
         settings.put("checkpointing", "none", f"{where}: TrainingArguments, whose gradient_checkpointing is off unless said")
+
+
+def _dated(program: Program, keys: dict[str, Any], settings: Settings, where: str, arguments: str) -> None:
+    """The releases of TRL and transformers that take what the program writes; Unsloth's patched classes take all of it."""
+    calls = [call for call in program.calls(*TRAINERS) if program.runs(call) is not False]
+    mine = [call for call in calls if called(call) not in program.scopes.classes]
+    note_words(settings, [*((called(call), tuple(program.keywords(call))) for call in mine), (arguments, tuple(keys))], where)
+
+
+def _unsloth_arguments(keys: dict[str, Any], settings: Settings, where: str, arguments: str) -> None:
+    """Defaults under Unsloth: its own in the classes of TRL that it patches, transformers' in plain TrainingArguments.
+
+    Source: unsloth 2025.11.1, models/rl.py (replacements: batch 4, accumulation 2, adamw_8bit).
+    """
+    if arguments in _PLAIN and "optim" not in keys:
+        settings.put("optimizer", "adamw_torch", f"{where}: TrainingArguments, whose optim is AdamW's of torch unless said")
+    elif arguments and arguments not in _PLAIN and arguments != "UnslothTrainingArguments":
+        for name, value in (("per_device_train_batch_size", 4), ("gradient_accumulation_steps", 2)):
+            keys.setdefault(name, value)
 
 
 def _turned_on(keys: dict[str, Any], settings: Settings) -> bool:
@@ -97,8 +122,10 @@ def kbit(program: Program, keys: dict[str, Any], settings: Settings, where: str,
     if not (keys.get("load_in_4bit") is True or keys.get("load_in_8bit") is True):
         return
     calls = list(program.calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training"))
-    if any(program.runs(call) is not False for call in calls) and not settings.get("release.trl"):
-        settings.put("options.unquantized", "float32", f"{where}: prepare_model_for_kbit_training")
+    wrapped = any(program.runs(call) is not False for call in program.calls("get_peft_model"))  # TRL leaves such a model as it is
+    if any(program.runs(call) is not False for call in calls):
+        if wrapped or not (by_trl and recasts(settings)):
+            settings.put("options.unquantized", "float32", f"{where}: prepare_model_for_kbit_training")
     elif not calls and not by_trl and "gradient_checkpointing" not in keys and not _prepared_elsewhere(program):
         settings.put("checkpointing", "none", f"{where}: nothing turns checkpointing on, prepare_model_for_kbit_training neither")
         settings.put("options.unquantized", _half(keys), f"{where}: nothing casts what is not quantised")
@@ -126,5 +153,10 @@ def _unsloth_adapters(program: Program, keys: dict[str, Any]) -> None:
     towers = loader != "FastLanguageModel" and given.get("finetune_vision_layers", True) is not False
     keys.setdefault("lora_r", 16)
     keys.setdefault("lora_target_modules", ["all-linear"] if towers else _LINEAR)
+    targets = keys["lora_target_modules"]
+    if isinstance(targets, list) and (ends := [one for one in targets if one in ("lm_head", "embed_tokens")]):
+        keys["lora_target_modules"] = [one for one in targets if one not in ends]  # models/llama.py: trained whole instead
+        saved = keys.get("lora_modules_to_save")
+        keys["lora_modules_to_save"] = [*(saved if isinstance(saved, list) else []), *ends]
     if "use_gradient_checkpointing" not in given:  # before what the trainer's arguments say
         keys["gradient_checkpointing"] = "offload"

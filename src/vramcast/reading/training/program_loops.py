@@ -20,7 +20,9 @@ _OPTIMIZERS = {
     **{"AdamW8bit": "adamw_8bit", "Adam8bit": "adamw_8bit", "PagedAdamW": "paged_adamw", "PagedAdamW8bit": "paged_adamw_8bit"},
     **{"PagedAdamW32bit": "paged_adamw_32bit", "FusedAdam": "adamw"},
 }
-_OF_TEXT = re.compile(r"AutoModelFor|tokenizer|\bGPT|LMHead|context_length|block_size|vocab_size|n_tokens|num_tokens|tokenize")
+_OF_TEXT = re.compile(
+    r"AutoModelFor|tokenizer|\bGPT|LMHead|context_length|block_size|vocab_size|n_tokens|num_tokens|tokenize|input_ids"
+)
 _OTHERS = re.compile(r"val|test|eval|dev(?![a-z])|valid", re.I)
 _OPEN = {"micro_batch": "how many sequences a card takes at once: 1 is taken, --micro-batch N says it",
          "seq": "how long they are: --seq N says it"}  # fmt: skip
@@ -57,6 +59,8 @@ def _names_in(tree: ast.AST) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.arg | ast.keyword) and node.arg:
             yield node.arg
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            yield node.slice.value
         elif isinstance(node, ast.Dict):
             yield from (key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
 
@@ -114,6 +118,9 @@ def tell_open(program: Program, settings: Settings, where: str) -> None:
             settings.unread.append(f"{target} ({told})")
 
 
+_NARROWING = {"autocast", "Accelerator", "GradScaler", "Fabric", "initialize", "half", "bfloat16"}  # what may narrow otherwise
+
+
 def _optimizer(program: Program, settings: Settings, where: str) -> None:
     from vramcast.training.optimizers.rules import optimizer
 
@@ -136,3 +143,6 @@ def _precision(program: Program, settings: Settings, where: str) -> None:
             settings.put("compute_dtype", word, f"{where}: {called(call)} in line {call.lineno}")
             settings.put("options.autocast", True, f"{where}: {called(call)} in line {call.lineno}")
             return
+    calls = {called(node) for node in ast.walk(program.tree) if isinstance(node, ast.Call)}
+    if settings.get("compute_dtype") is None and not calls & _NARROWING and not imports_module(program.tree, "deepspeed"):
+        settings.put("options.autocast", False, f"{where}: its loop opens no autocast")

@@ -21,8 +21,9 @@ from vramcast.reading.training.program_loops import (
     without_rivals,
     writes_loop,
 )
+from vramcast.reading.training.program_models import own_model
+from vramcast.reading.training.program_runs import given_to_trainer
 from vramcast.reading.training.settings import Settings
-from vramcast.untrusted import printable
 
 # Classes of arguments, and the task that each is for.
 ARGUMENTS = {
@@ -66,18 +67,7 @@ def read_program(text: str, settings: Settings, *, where: str, text_of: TextOf |
     """
     program = parse_python(text, where, text_of)
     program.capability = settings.capability
-    keys: dict[str, Any] = {}
-    first = ""
-    for call in program.calls(*ARGUMENTS, *_relatives(program)):
-        if program.runs(call) is False or _is_own(program, called(call)):
-            continue
-        given = program.keywords(call)
-        if called(call) in ARGUMENTS and (first := first or called(call)) != called(call):
-            settings.unread.append(f"{called(call)} in line {call.lineno} (a further phase: {first}, the first, is answered)")
-            continue
-        keys = {**given, **keys}
-        if task := ARGUMENTS.get(called(call), ""):
-            settings.put("options.task", task, f"{where}: {called(call)} in line {call.lineno}")
+    keys, first = _arguments(program, settings, where)
     keys |= {name: value for name, value in _own_fields(program).items() if name not in keys}
     if not keys:
         raise _nothing_set(program, where)
@@ -97,6 +87,38 @@ def _nothing_set(program: Program, where: str) -> QuestionError:
         f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
         f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
     )
+
+
+def _arguments(program: Program, settings: Settings, where: str) -> tuple[dict[str, Any], str]:
+    """The arguments of the run that is answered, with the class that holds them; "" for none.
+
+    Those that the first trainer is given, else the first that are made; what stands in another branch of an open test fills in.
+    """
+    made = [
+        call
+        for call in program.calls(*ARGUMENTS, *_relatives(program))
+        if program.runs(call) is not False and not _is_own(program, called(call))
+    ]
+    if not made:
+        return {}, ""
+    classes = [call for call in made if called(call) in ARGUMENTS]
+    chosen = given_to_trainer(program, made, (*TRAINERS, *_trainers(program))) or next(iter(classes), made[0])
+    first, keys = called(chosen), program.keywords(chosen)
+    for call in (one for one in made if one is not chosen):
+        if called(call) not in ARGUMENTS or (called(call) == first and None in (program.runs(call), program.runs(chosen))):
+            keys = {**program.keywords(call), **keys}
+        else:
+            settings.unread.append(
+                f"{called(call)} in line {call.lineno} (another run's: that of line {chosen.lineno} is answered)"
+            )
+    if task := ARGUMENTS.get(first, ""):
+        settings.put("options.task", task, f"{where}: {first} in line {chosen.lineno}")
+    return keys, first if first in ARGUMENTS else ""
+
+
+def _trainers(program: Program) -> set[str]:
+    """Classes of trainers by their name's end: a library's or the program's own."""
+    return {name for node in ast.walk(program.tree) if isinstance(node, ast.Call) and (name := called(node)).endswith("Trainer")}
 
 
 _OF_EVERY_TRAINER = {"output_dir", "per_device_train_batch_size", "gradient_accumulation_steps"}
@@ -194,7 +216,8 @@ def settings_of_loop(
     if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built or is_loop_of_a_model(text):
         of_loop(program, built, settings, where)
         keys = without_rivals(constants_of(text, where, text_of), settings)
-        _own_model(text, keys, built, settings, where)
+        if "model_name_or_path" not in built:
+            own_model(program, text, keys, settings, where)
         return keys, {name: _plain(value) for name, value in built.items()}
     if command := command_in(text, where):
         return command
@@ -204,6 +227,8 @@ def settings_of_loop(
 def finish_loop(text: str, settings: Settings, where: str) -> None:
     """What a loop's calls say where its names said nothing: batch, length; what is open then is named."""
     program = parse_python(text, where)
+    if settings.builds:
+        settings.drop(*(f"shape.{name}" for name in settings.group("shape")))
     batch_of_loop(program, settings, where)
     if writes_loop(program):
         settings.put("seq", longest_tokenised(text, where), f"{where}: the length its tokenizer cuts samples to")
@@ -211,46 +236,6 @@ def finish_loop(text: str, settings: Settings, where: str) -> None:
 
 
 _LIBRARIES = re.compile(r"(?:trl|transformers|unsloth|sentence_transformers|setfit|optimum|span_marker)\b|$")
-_CASTS = re.compile(
-    r"\.(?:bfloat16|half)\(\)|\.to\([^()]*(?:bfloat16|float16)|set_default_dtype|(?:torch_)?dtype=(?:torch\.)?\w*float16"
-)
-_NARROWS = re.compile(r"autocast|mixed_precision|\bprecision\s*=|GradScaler|\bamp\.|deepspeed\.initialize|(?:bf|fp|b?float)16")
-_GPT_SIZES = ("n_layer", "n_head", "n_embd", "emb_dim")
-
-
-def _own_model(text: str, keys: dict[str, Any], built: dict[str, Any], settings: Settings, where: str) -> None:
-    """A model that the program itself builds: float32 weights where nothing casts them, autocast, nanoGPT's tied head."""
-    if "model_name_or_path" in built or not any(key.rsplit(".", 1)[-1] in _GPT_SIZES for key in keys):
-        return
-    if not _CASTS.search(text):
-        settings.put("param_dtype", "float32", f"{where}: modules are made in float32, and nothing casts them")
-        if "autocast" not in text and "mixed_precision" not in text:
-            settings.put("compute_dtype", "float32", f"{where}: no autocast")
-        elif (word := str(keys.get("dtype"))) in ("bfloat16", "float16"):
-            settings.put("compute_dtype", word, f"{where}: dtype")
-    if re.search(r"^from model import .*\bGPT\b", text, re.M):  # karpathy/nanoGPT, model.py
-        told = {"tied": True, "gated": False, "position": "learned", "norm": "layernorm", "bias": keys.get("bias") is True}
-        own = any(key.rsplit(".", 1)[-1] == "vocab_size" and isinstance(value, int) for key, value in keys.items())
-        for name, value in (told if own else {**told, "vocab": 50_304}).items():  # a size in the file comes first
-            settings.put(f"shape.{name}", value, "nanoGPT, model.py: GPT-2's layers, the head tied to the embedding")
-        return
-    scratch = {key.rsplit(".", 1)[-1]: value for key, value in keys.items()}  # rasbt/LLMs-from-scratch, ch04
-    if {"emb_dim", "qkv_bias", "context_length"} <= scratch.keys():
-        told = {"tied": False, "gated": False, "position": "learned", "norm": "layernorm", "bias": True}
-        for name, value in {**told, "positions": scratch["context_length"]}.items():
-            settings.put(f"shape.{name}", value, "LLMs-from-scratch, ch04: GPT-2's layers and positions, a head of its own")
-
-
-def own_precision(settings: Settings, text: str | None, script: str) -> None:
-    """Modules that a program builds itself from numbers are made in float32, and stay so where nothing casts them.
-
-    ``text``: the program's, None for one that is not at hand; ``script``: its name.
-    """
-    told = printable(script.rsplit("/", 1)[-1])[:80] + (", which is not at hand," if text is None else "")
-    if not _CASTS.search(text or ""):
-        settings.default("param_dtype", "float32", f"torch makes modules in float32, where {told} casts none")
-    if not _NARROWS.search(text or ""):
-        settings.default("compute_dtype", "float32", f"no autocast that {told} tells")
 
 
 def command_in(text: str, where: str) -> str:
@@ -306,13 +291,11 @@ def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: s
             {_BITS[name]: value for name, value in program.keywords(call).items() if name in _BITS and _BITS[name] not in keys}
         )
     for call in program.calls("gradient_checkpointing_enable", "prepare_model_for_kbit_training"):
-        if program.runs(call) is not False and program.keywords(call).get("use_gradient_checkpointing", True) is True:
-            keys.setdefault("gradient_checkpointing", True)
+        on = program.runs(call) is not False and program.keywords(call).get("use_gradient_checkpointing", True) is True
+        if on and keys.get("gradient_checkpointing", False) is False:  # off in the arguments turns nothing off
+            keys["gradient_checkpointing"] = True
     _trained_by(program, keys, settings, where)
     _loaded(program, keys, settings, where)
-    for call in program.calls("prepare_model_for_kbit_training"):
-        if program.runs(call) is not False and True in (keys.get("load_in_4bit"), keys.get("load_in_8bit")):
-            settings.put("options.unquantized", "float32", f"{where}: {called(call)} in line {call.lineno}")
 
 
 def _adapted(program: Program, keys: dict[str, Any]) -> None:
@@ -330,6 +313,11 @@ def _adapted(program: Program, keys: dict[str, Any]) -> None:
                 keys["gradient_checkpointing"] = "offload"
         if called(call) == "LoraConfig":  # whatever only running tells of it
             keys.setdefault("use_lora", True)
+    for call in program.calls("from_pretrained"):  # adapters that were trained before go on
+        taken = ast.unparse(call.func) == "PeftModel.from_pretrained" and program.runs(call) is not False
+        if taken and program.keywords(call).get("is_trainable") is True and "lora_r" not in keys:
+            keys["use_lora"] = True
+            keys["lora_r"] = Open("rank of the adapter that it loads")
 
 
 def _trained_by(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:

@@ -38,6 +38,7 @@ class Settings:
         self.folders: list[str] = []  # that a script changes to before it starts its program
         self.holder = ""  # the file that says what is trained, where it is not at hand
         self.by_the_way: list[tuple[bool, str, str]] = []  # names of models: whether the key is named after one, value, key
+        self.builds = ""  # the program's own class of the network that it trains, of whose layers nothing is known here
         self.missing: list[str] = []  # files pointed to that are not at hand, of which memory depends
 
     def put(self, target: str, value: Any, because: str) -> None:
