@@ -46,6 +46,7 @@ _GROUPED = aten._grouped_mm.default if hasattr(aten, "_grouped_mm") else None
 _PINS = (aten.pin_memory.default, aten._pin_memory.default)
 _LEAST_SQUARES = aten.linalg_lstsq.default
 _FILLS = (aten.index_put_.default, aten.index_put.default)
+_WRITES = (aten.fill_.Tensor, aten.copy_.default)
 _INDEX = aten.index.Tensor
 _IS_PINNED = aten.is_pinned.default
 _ENGINE_FILES = ("_tensor.py", "autograd/__init__.py", "autograd/graph.py")
@@ -202,6 +203,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         """CPU work stays real, but for page-locked memory, which needs a driver, and weights, which would fill the host."""
         if func in VALUES and isinstance(args[0], FakeTensor):
             return self._made_up(func, args[0])
+        if func in _WRITES and isinstance(args[1], FakeTensor) and not isinstance(args[0], FakeTensor):
+            return args[0].fill_(self._made_up(func, args[1]))  # else what stood in the memory before would be read as values
         if func in _PINS:
             return args[0]
         if func is _IS_PINNED:

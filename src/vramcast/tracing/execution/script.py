@@ -29,6 +29,7 @@ from vramcast.tracing.execution.stand_ins import (
     data_sets,
     downloads,
     driver_tools,
+    fetched_files,
     files,
     flash_package,
     flex_attention,
@@ -133,6 +134,7 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     metrics.install(session)
     data_sets.install(session)
     downloads.install(session)
+    fetched_files.install(session)
     numpy_names.install(session)
     moved_names.install(session)  # before what answers any name that nothing else finds
     gone_names.install(session)

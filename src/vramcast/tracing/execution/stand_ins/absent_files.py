@@ -31,6 +31,7 @@ from vramcast.tracing.published import local_files
 _READERS = (
     "/gzip.py", "/codecs.py", "/pathlib.py", "/fileinput.py", "/contextlib.py", "/functools.py", "/numpy/", "/pandas/", "/PIL/",
     "/torch/serialization.py", "/torch/utils/data/", "/torchvision/datasets/folder.py", "/vramcast/", "<", "/tqdm/", "/torch/_",
+    "/multiprocessing/",
 )  # fmt: skip
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".th", ".tar", ".safetensors", ".model", "")
 _TOKENS, _KINDS_OF_TOKENS = 20_000_000, 97
@@ -320,6 +321,8 @@ def _folders(files: AbsentFiles, module: Any) -> None:
     def samples(directory: Any, *args: Any, **options: Any) -> Any:
         if not files.lacks(directory):
             return make(directory, *args, **options)
-        return [(str(Path(directory) / "made_up.jpg"), number % _CLASSES) for number in range(_PICTURES)]
+        place = str(Path(directory) / "made_up.jpg")
+        files.scratch.lay(place, local_files.content(place, {}, array=False))  # once, not in every worker of a loader
+        return [(place, number % _CLASSES) for number in range(_PICTURES)]
 
     kind.find_classes, kind.make_dataset = classes, staticmethod(samples)

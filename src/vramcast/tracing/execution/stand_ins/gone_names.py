@@ -6,7 +6,6 @@ in a ``try`` fails as it would.
 """
 
 import builtins
-import dis
 import functools
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from vramcast.tracing.execution.packages import without_package
 from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.absent import Missing
-from vramcast.tracing.execution.stand_ins.imported import is_optional
+from vramcast.tracing.execution.stand_ins.imported import is_importing, is_optional
 
 
 def install(session: Session) -> None:
@@ -55,7 +54,7 @@ def _has_top(name: str) -> bool:
 def _gone_module(session: Session, name: str, failure: ImportError) -> ModuleType:
     """A module of another version of an installed library: its names end the run where they are used."""
     session.notes[
-        f"{name} is of another version: the run ends where it is used ({without_package(failure).removeprefix('; ')})"
+        f"{name} is of another version: the run ends where it is used{_in_brackets(without_package(failure).removeprefix('; '))}"
     ] = None
     module = ModuleType(name)
     module.__getattr__ = lambda part: Missing.named(f"{name}.{part}", part, failure)  # type: ignore[method-assign]
@@ -72,12 +71,18 @@ def _answer(session: Session, module: ModuleType, name: str) -> None:
     if found is None:
         failure = ImportError(f"cannot import name {name!r} from {module.__name__!r}", name=module.__name__)
         advice = without_package(failure).removeprefix("; ")
-        session.notes[f"{module.__name__}.{name} is of another version: the run ends where it is used ({advice})"] = None
+        session.notes[f"{module.__name__}.{name} is of another version: the run ends where it is used{_in_brackets(advice)}"] = (
+            None
+        )
         _let_import(module, name, Missing.named(f"{module.__name__}.{name}", name, failure))
         return
     home, value = found
     session.notes[f"{module.__name__}.{name} is of another version: answered with {home}.{name}"] = None
     _let_import(module, name, value)
+
+
+def _in_brackets(advice: str) -> str:
+    return f" ({advice})" if advice else ""
 
 
 def _let_import(module: ModuleType, name: str, value: Any) -> None:
@@ -97,7 +102,7 @@ def _imports(frame: Any) -> bool:
     """Whether a frame stands at the part of a ``from`` import that takes a name out of its module."""
     while frame is not None and frame.f_code.co_filename == __file__:  # one answer behind another
         frame = frame.f_back
-    return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM"
+    return frame is not None and is_importing(frame)
 
 
 def _elsewhere(module: str, name: str) -> tuple[str, Any] | None:

@@ -77,6 +77,25 @@ def asked_by_script() -> bool:
     return False
 
 
+def asked_without_try(frame: Any) -> bool:
+    """Whether a statement, and every one up to the user's own code that led to it, stands in no ``try``."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen importlib") and file != BETWEEN:
+            if is_optional(frame):
+                return False
+            if not is_library(file):
+                return True
+        frame = frame.f_back
+    return False
+
+
+def is_importing(frame: Any) -> bool:
+    """Whether a frame stands at the ``name`` of a ``from module import name``, and asks for no attribute otherwise."""
+    code = frame.f_code.co_code
+    return bool(dis.opname[code[frame.f_lasti]] == "IMPORT_FROM")
+
+
 def is_optional(frame: Any) -> bool:
     """Whether the statement that a frame stands at is inside a ``try``; a ``with`` keeps the place it left, a ``try`` not."""
     table = dis._parse_exception_table(frame.f_code)  # type: ignore[attr-defined]

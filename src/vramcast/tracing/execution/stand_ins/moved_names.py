@@ -18,7 +18,13 @@ from vramcast.tracing.execution.packages import without_package
 from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.absent import Missing
-from vramcast.tracing.execution.stand_ins.imported import BETWEEN, asked_by_script, is_optional, when_imported
+from vramcast.tracing.execution.stand_ins.imported import (
+    BETWEEN,
+    asked_by_script,
+    asked_without_try,
+    is_importing,
+    when_imported,
+)
 from vramcast.tracing.published.moved import module_today, moved
 
 
@@ -75,10 +81,12 @@ def _gone(session: Session, module: str, name: str) -> Any:
 
 
 def _asked(frame: Any) -> bool:
-    """Whether the user's own code, in no ``try``, asks for a name."""
+    """Whether the user's own code, or a library that it imports by a statement, asks for a name in no ``try``."""
     while frame is not None and frame.f_code.co_filename.startswith(("<frozen importlib", importlib.util.__file__, BETWEEN)):
         frame = frame.f_back
-    return frame is not None and not is_library(frame.f_code.co_filename) and not is_optional(frame)
+    if frame is None or (is_library(frame.f_code.co_filename) and not is_importing(frame)):
+        return False
+    return asked_without_try(frame)
 
 
 def _of_fewer(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,6 +101,16 @@ def _of_fewer(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _of_importing() -> bool:
+    """Whether a finder is asked by an import and not by a look for whether a module is there."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        if frame.f_code.co_name == "_find_and_load":
+            return True
+        frame = frame.f_back
+    return False
+
+
 class _Moved(importlib.abc.MetaPathFinder):
     """Finds a module under its old name, where nothing else does."""
 
@@ -103,7 +121,7 @@ class _Moved(importlib.abc.MetaPathFinder):
         """See importlib.abc.MetaPathFinder."""
         del path, target
         today = module_today(name)
-        if not today or not asked_by_script():
+        if not today or not (asked_by_script() or (_of_importing() and asked_without_try(sys._getframe(1)))):
             return None
         with suppress(ImportError, ValueError):
             if importlib.util.find_spec(today) is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 
@@ -89,6 +90,7 @@ def install(session: Session) -> None:
     _loading_nothing()
     when_imported("torchvision._internally_replaced_utils", lambda module: setattr(module, "load_state_dict_from_url", from_url))
     when_imported("timm.models._builder", lambda module: _timm(module, told))
+    when_imported("timm.models._factory", _timm_of_ones_own)
 
 
 def _loading_nothing() -> None:
@@ -128,3 +130,28 @@ def _timm(module: Any, told: Any) -> None:
             told(f"weights of {type(model).__name__} ({type(failure).__name__})")
 
     module.load_pretrained = load
+
+
+_LATER = ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
+
+
+def _timm_of_ones_own(module: Any) -> None:
+    """A program's own function under ``register_model`` takes what timm gave it before 0.6 (models/factory.py of 0.5.4)."""
+    original = module.model_entrypoint
+
+    @functools.wraps(original)
+    def entry(*args: Any, **options: Any) -> Any:
+        function = original(*args, **options)
+        code = getattr(function, "__code__", None)
+        if code is None or is_library(code.co_filename):
+            return function
+        named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+        @functools.wraps(function)
+        def make(*given: Any, **further: Any) -> Any:
+            empty = [name for name in _LATER if name not in named and further.get(name, "") is None]
+            return function(*given, **{name: value for name, value in further.items() if name not in empty})
+
+        return make
+
+    module.model_entrypoint = entry
