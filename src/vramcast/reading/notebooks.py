@@ -11,6 +11,7 @@ from vramcast.errors import QuestionError
 _MOST_CELLS = 5_000
 _RUNS_IT = re.compile(r"\s*%%(?:time|timeit|capture|prun|debug)\b[^\n]*\n?")  # magics whose cell is Python all the same
 _SETS = re.compile(r"\b(\w*TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO|Reward)Config|LoraConfig|get_peft_model)\s*\(")
+_COMMANDS = ("!", "%pip ", "pip install ")  # IPython takes the last two for magics
 _SHELL = ("!", "%%bash", "%%sh", "%%shell", "%%script")
 
 
@@ -68,8 +69,8 @@ def shell_of(notebook: Any, what: str) -> str:
         whole = text.startswith(_SHELL[1:])
         going = False
         for line in text.splitlines()[1:] if whole else text.splitlines():
-            if whole or going or line.lstrip().startswith("!"):
-                lines.append(line if whole or going else line.lstrip()[1:])
+            if whole or going or line.lstrip().startswith(_COMMANDS):
+                lines.append(line if whole or going else line.lstrip().lstrip("!%"))
                 going = line.rstrip().endswith("\\")
     return "\n".join(lines)
 

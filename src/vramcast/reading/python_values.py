@@ -49,7 +49,7 @@ class Program:
         for held in self.scopes.bindings.values():
             for name, bindings in held.items():
                 self.names.setdefault(name, bindings[0].value)
-        self._frames: list[tuple[ast.AST, dict[str, Any]]] = []  # the arguments of the calls that are being worked out
+        self.frames: list[tuple[ast.AST, dict[str, Any]]] = []  # the arguments of the calls that are being worked out
         self.elements: list[tuple[str, Any]] = []  # the elements that comprehensions are at
         self._steps = self._nested = self._last = 0
 
@@ -183,7 +183,7 @@ class Program:
             return own[-1]
         for scope, line in self.scopes.places(node):
             bindings = self.scopes.bindings.get(id(scope), {}).get(node.id)
-            given: dict[str, Any] = next((held for function, held in reversed(self._frames) if function is scope), {})
+            given: dict[str, Any] = next((held for function, held in reversed(self.frames) if function is scope), {})
             if node.id in given and not any(0 < one.line < line for one in bindings or ()):
                 return given[node.id]
             if not bindings:
@@ -214,7 +214,7 @@ class Program:
                 return one  # what an open test may have set instead is passed over: the program's own default stands
             undecided.append(one)
         values = {ast.dump(one.value) for one in undecided}
-        both = any(not must for one in undecided for _, must in one.tests[-1:])
+        both = any(not must for one in undecided for _, must in one.tests)
         return undecided[-1] if undecided and (len(values) == 1 or not both) else None
 
     def _changed(self, node: ast.Name, scope: ast.AST, bound: Binding, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
@@ -363,7 +363,7 @@ class Program:
         if depth + 4 > _DEEPEST or not (own := list(returns_of(function))):
             return Open(name)
         values: list[Any] = []
-        self._frames.append((function, {key: self.value(one, depth + 4) for key, one in passed_to(function, call)}))
+        self.frames.append((function, {key: self.value(one, depth + 4) for key, one in passed_to(function, call)}))
         around, self.elements = self.elements, []  # names of loops around the call are not the function's
         try:
             for one, tests in own:
@@ -375,7 +375,7 @@ class Program:
             else:
                 values.append(None)  # the end of its body
         finally:
-            self._frames.pop()
+            self.frames.pop()
             self.elements = around
         return values[0] if all(value == values[0] for value in values[1:]) else Open(name)
 

@@ -92,7 +92,8 @@ def test_a_trl_trainer_and_gathered_layers(tmp_path: Path) -> None:
     text = (
         f"{LOADS}args = TrainingArguments(auto_find_batch_size=True)\n"
         "def find_all_linear_names(model):\n    return list(found)\n"
-        "lora = LoraConfig(r=8, target_modules=find_all_linear_names(model))\nSFTTrainer(model=model, args=args)\n"
+        "lora = LoraConfig(r=8, target_modules=find_all_linear_names(model))\n"
+        "SFTTrainer(model=model, args=args, peft_config=lora)\n"
     )
     settings = _read(tmp_path, text, "tune.py")
     assert (settings.get("framework"), settings.get("adapter.targets")) == ("trl", ("all-linear",))

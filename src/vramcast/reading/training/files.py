@@ -126,7 +126,7 @@ def _from_program(text: str, settings: Settings, where: str, folder: Path | None
     if settings.get("seq") is None:  # the Trainer's arguments have no length: the program's own names do
         own = {name: value for name, value in constants_of(text, where, text_of).items() if name in _LENGTHS}
         shared.also(settings, own, where=where, every=True)
-        settings.put("seq", longest_tokenised(text, where), f"{where}: the length its tokenizer cuts samples to")
+        settings.put("seq", longest_tokenised(text, where, text_of), f"{where}: the length its tokenizer cuts samples to")
     return ["huggingface"]
 
 
@@ -150,7 +150,7 @@ def _from_loop(text: str, settings: Settings, where: str, folder: Path | None) -
     keys, built = found
     by_rules("huggingface", built, settings, where=where)
     shared.read(settings, keys, where=where)
-    finish_loop(text, settings, where)
+    finish_loop(text, settings, where, texts_beside(folder))
     return ["huggingface", "shared"]
 
 

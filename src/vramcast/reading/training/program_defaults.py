@@ -13,6 +13,7 @@ from typing import Any
 
 from vramcast.reading.python_values import Open, Program, called
 from vramcast.reading.training.pins import note_words, recasts
+from vramcast.reading.training.program_modules import calls_in, parts_of
 from vramcast.reading.training.settings import Settings
 
 TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "RewardTrainer", "Seq2SeqTrainer")
@@ -22,7 +23,7 @@ _LAUNCHED = ("compute_dtype", "zero", "fsdp", "fsdp.on", "file.deepspeed")
 _LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
 _HEADS = ("score", "classifier")
-_LOADERS = re.compile(r"(?:\w+\.)*\w*(?:Model|For\w+)\.from_pretrained")
+LOADERS = re.compile(r"(?:\w+\.)*\w*(?:Model|For\w+)\.from_pretrained")
 _CLASSIFIERS = re.compile(r"(\w+For(?:Sequence|Token)Classification)\.from_pretrained")
 
 
@@ -77,8 +78,10 @@ def _turned_on(keys: dict[str, Any], settings: Settings) -> bool:
 
 def classifier(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
     """A class with a head of labels: its logits are few, whatever the vocabulary."""
-    for call in program.calls("from_pretrained"):
-        if (found := _CLASSIFIERS.fullmatch(ast.unparse(call.func))) and program.runs(call) is not False:
+    loaders = [one for one in calls_in(parts_of(program), "from_pretrained") if LOADERS.fullmatch(ast.unparse(one[1].func))]
+    alone = all(_CLASSIFIERS.fullmatch(ast.unparse(call.func)) for _, call in loaders)  # else a test that is open may choose
+    for part, call in loaders:
+        if (found := _CLASSIFIERS.fullmatch(ast.unparse(call.func))) and (alone or part.runs(call)):
             settings.put("loss", "none", f"{where}: {found[1]}, whose logits are of labels, not of the vocabulary")
             keys.setdefault("eval_accumulation_steps", 1)  # the logits that an evaluation keeps are as few
             targets = keys.get("lora_target_modules")
@@ -111,7 +114,7 @@ def _halves(keys: dict[str, Any], settings: Settings, where: str, *, plain: bool
 
 
 def _loads(program: Program) -> bool:
-    return any(_LOADERS.fullmatch(ast.unparse(call.func)) for call in program.calls("from_pretrained"))
+    return any(LOADERS.fullmatch(ast.unparse(call.func)) for _, call in calls_in(parts_of(program), "from_pretrained"))
 
 
 def kbit(program: Program, keys: dict[str, Any], settings: Settings, where: str, *, by_trl: bool) -> None:
@@ -121,11 +124,13 @@ def kbit(program: Program, keys: dict[str, Any], settings: Settings, where: str,
     """
     if not (keys.get("load_in_4bit") is True or keys.get("load_in_8bit") is True):
         return
-    calls = list(program.calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training"))
-    wrapped = any(program.runs(call) is not False for call in program.calls("get_peft_model"))  # TRL leaves such a model as it is
-    if any(program.runs(call) is not False for call in calls):
-        if wrapped or not (by_trl and recasts(settings)):
-            settings.put("options.unquantized", "float32", f"{where}: prepare_model_for_kbit_training")
+    parts = parts_of(program)
+    calls = list(calls_in(parts, "prepare_model_for_kbit_training", "prepare_model_for_int8_training"))
+    wrapped = any(calls_in(parts, "get_peft_model"))  # TRL leaves such a model as it is
+    by_release = by_trl and not wrapped and recasts(settings)  # TRL prepares it itself, and with bf16 casts its ends back
+    if (calls or by_release) and not (by_release and keys.get("bf16", False) is not False):
+        told = "prepare_model_for_kbit_training" + ("" if calls else ", which TRL calls before 0.26")
+        settings.put("options.unquantized", "float32", f"{where}: {told}")
     elif not calls and not by_trl and "gradient_checkpointing" not in keys and not _prepared_elsewhere(program):
         settings.put("checkpointing", "none", f"{where}: nothing turns checkpointing on, prepare_model_for_kbit_training neither")
         settings.put("options.unquantized", _half(keys), f"{where}: nothing casts what is not quantised")

@@ -12,7 +12,8 @@ from typing import Any
 from vramcast.errors import QuestionError
 from vramcast.reading.python_imports import imports_module
 from vramcast.reading.python_values import Open, Program, called, parse_python
-from vramcast.reading.training.program_defaults import TRAINERS, kbit
+from vramcast.reading.training.program_defaults import LOADERS, TRAINERS, kbit
+from vramcast.reading.training.program_modules import parts_of
 from vramcast.reading.training.settings import Settings
 
 _OPTIMIZERS = {
@@ -71,6 +72,7 @@ def of_loop(program: Program, built: dict[str, Any], settings: Settings, where: 
         return
     _optimizer(program, settings, where)
     _precision(program, settings, where)
+    _further_models(program, settings)
     kbit(program, built, settings, where, by_trl=False)
 
 
@@ -78,16 +80,19 @@ def batch_of_loop(program: Program, settings: Settings, where: str) -> None:
     """The batch of the loader that trains, where no name has told it."""
     if not writes_loop(program):
         return
-    loaders = {called(node) for node in ast.walk(program.tree) if isinstance(node, ast.Call)}
-    for call in program.calls(*(name for name in loaders if re.search(r"data_?loader", name, re.I))):  # create_dataloader_v1(...)
-        words = {word.arg: word.value for word in call.keywords}
-        size = words.get("batch_size") or (call.args[1] if len(call.args) > 1 and called(call) == "DataLoader" else None)
-        if program.runs(call) is False or size is None or _OTHERS.search(ast.unparse(call.args[0]) if call.args else ""):
-            continue
-        value = program.value(size)
-        if isinstance(value, int) and not isinstance(value, bool):
-            settings.put("micro_batch", value, f"{where}: DataLoader in line {call.lineno}")
-        return
+    for part in parts_of(program):
+        loaders = {called(node) for node in ast.walk(part.tree) if isinstance(node, ast.Call)}
+        for call in part.calls(
+            *(name for name in loaders if re.search(r"data_?loader", name, re.I))
+        ):  # create_dataloader_v1(...)
+            words = {word.arg: word.value for word in call.keywords}
+            size = words.get("batch_size") or (call.args[1] if len(call.args) > 1 and called(call) == "DataLoader" else None)
+            if part.runs(call) is False or size is None or _OTHERS.search(ast.unparse(call.args[0]) if call.args else ""):
+                continue
+            value = part.value(size)
+            if isinstance(value, int) and not isinstance(value, bool):
+                settings.put("micro_batch", value, f"{where}: DataLoader in line {call.lineno}")
+            return
 
 
 _SHAPES = {"n_layer": "layers", "n_layers": "layers", "num_layers": "layers", "n_embd": "hidden", "emb_dim": "hidden",
@@ -112,10 +117,26 @@ def tell_open(program: Program, settings: Settings, where: str) -> None:
     """Name what the loop does not say, with its flag; no trainer's default stands for it."""
     if writes_loop(program) and not settings.group("shape"):  # one of a known model; its own model has rules of its own
         settings.put("framework", "pytorch", f"{where}: a loop of its own, which calls backward and step itself")
+    if writes_loop(program) and settings.get("adapter.rank") and not settings.get("adapter.on"):
+        settings.leave_open("adapter.targets")
+        settings.unread.append("adapter.targets (layers that its own adapters stand at: --targets NAMES says it)")
     for target, told in _OPEN.items() if writes_loop(program) else ():
         if settings.get(target) is None and target not in settings.opened and not settings.get("size.any"):
             settings.leave_open(target)
             settings.unread.append(f"{target} ({told})")
+
+
+def _further_models(program: Program, settings: Settings) -> None:
+    """Name the models that a loop loads beside the one that it trains: a reference, a teacher."""
+    last = max((call.lineno for call in program.calls("backward")), default=0)  # what is loaded behind it tries what was trained
+    loaded: dict[str, int] = {}
+    for node in (one for one in ast.walk(program.tree) if isinstance(one, ast.Assign) and one.lineno < last):
+        name, value = node.targets[0], node.value
+        by = ast.unparse(value.func) if isinstance(value, ast.Call) and isinstance(name, ast.Name) else ""
+        if LOADERS.fullmatch(by) and not by.startswith(("Peft", "AutoPeft")) and program.runs(value) is not False:
+            loaded.setdefault(ast.unparse(name), node.lineno)
+    for name, line in [*loaded.items()][1:]:
+        settings.unread.append(f"{name} (a further model, loaded in line {line}: it is not counted)")
 
 
 _NARROWING = {"autocast", "Accelerator", "GradScaler", "Fabric", "initialize", "half", "bfloat16"}  # what may narrow otherwise

@@ -22,6 +22,7 @@ _GPT_SIZES = ("n_layer", "n_head", "n_embd", "emb_dim")
 
 def own_model(program: Program, text: str, keys: dict[str, Any], settings: Settings, where: str) -> None:
     """A model that the program itself builds: float32 weights where nothing casts them, autocast, nanoGPT's tied head."""
+    settings.builds = own_network(program)
     if not any(key.rsplit(".", 1)[-1] in _GPT_SIZES for key in keys):
         return
     if not _CASTS.search(text):
@@ -35,14 +36,14 @@ def own_model(program: Program, text: str, keys: dict[str, Any], settings: Setti
         own = any(key.rsplit(".", 1)[-1] == "vocab_size" and isinstance(value, int) for key, value in keys.items())
         for name, value in (told if own else {**told, "vocab": 50_304}).items():  # a size in the file comes first
             settings.put(f"shape.{name}", value, "nanoGPT, model.py: GPT-2's layers, the head tied to the embedding")
+        settings.builds = ""
         return
     scratch = {key.rsplit(".", 1)[-1]: value for key, value in keys.items()}  # rasbt/LLMs-from-scratch, ch04
     if {"emb_dim", "qkv_bias", "context_length"} <= scratch.keys():
         told = {"tied": False, "gated": False, "position": "learned", "norm": "layernorm", "bias": True}
         for name, value in {**told, "positions": scratch["context_length"]}.items():
             settings.put(f"shape.{name}", value, "LLMs-from-scratch, ch04: GPT-2's layers and positions, a head of its own")
-        return
-    settings.builds = own_network(program)
+        settings.builds = ""
 
 
 def own_network(program: Program) -> str:

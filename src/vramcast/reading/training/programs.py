@@ -22,8 +22,9 @@ from vramcast.reading.training.program_loops import (
     writes_loop,
 )
 from vramcast.reading.training.program_models import own_model
+from vramcast.reading.training.program_modules import calls_in, is_used, parts_of
 from vramcast.reading.training.program_runs import given_to_trainer
-from vramcast.reading.training.settings import Settings
+from vramcast.reading.training.settings import FLAGS, Settings
 
 # Classes of arguments, and the task that each is for.
 ARGUMENTS = {
@@ -49,6 +50,12 @@ _LOADED = {
 }  # fmt: skip
 _TASK_OF = {name: name.removesuffix("Trainer").lower() for name in TRAINERS if name not in ("Trainer", "Seq2SeqTrainer")}
 _OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
+_OF_ARGUMENTS = {
+    "per_device_train_batch_size": "micro_batch", "gradient_accumulation_steps": "accumulate", "optim": "optimizer",
+    "gradient_checkpointing": "checkpointing", "max_length": "seq", "bf16": "compute_dtype",
+}  # fmt: skip
+_OF_ADAPTERS = {"r": "adapter.rank", "target_modules": "adapter.targets"}
+_TAKE_ADAPTERS = (*TRAINERS, "get_peft_model", "add_adapter", "backward")
 _LONGEST = 20_000
 _STARTS = re.compile(
     r"\b(?:torchrun|accelerate|deepspeed|python[\d.]*|swift|llamafactory-cli|axolotl)\b.*(?:\s--\w|\w\.\w+=)", re.S
@@ -111,9 +118,25 @@ def _arguments(program: Program, settings: Settings, where: str) -> tuple[dict[s
             settings.unread.append(
                 f"{called(call)} in line {call.lineno} (another run's: that of line {chosen.lineno} is answered)"
             )
+    _tell_opened(program, chosen, settings, _OF_ARGUMENTS, keys)
     if task := ARGUMENTS.get(first, ""):
         settings.put("options.task", task, f"{where}: {first} in line {chosen.lineno}")
     return keys, first if first in ARGUMENTS else ""
+
+
+def _tell_opened(program: Program, call: ast.Call, settings: Settings, targets: dict[str, str], keys: dict[str, Any]) -> None:
+    """Leave open what ``Class(**mapping)`` may set where only running tells the mapping: no default stands for it.
+
+    ``targets``: what the class may set, by the key of each.
+    """
+    held = [word.value for word in call.keywords if word.arg is None and not isinstance(program.value(word.value), dict)]
+    if not held:
+        return
+    for key, target in targets.items():
+        if key not in keys:
+            settings.leave_open(target)
+    flags = " ".join(dict.fromkeys(flag for target in targets.values() if (flag := FLAGS.get(target))))
+    settings.unread.append(f"{called(call)}(**{ast.unparse(held[0])[:40]}) (only running tells what it holds: {flags} says it)")
 
 
 def _trainers(program: Program) -> set[str]:
@@ -137,15 +160,15 @@ def _is_own(program: Program, name: str) -> bool:
     return own is not None and not any(base in ARGUMENTS or base.endswith("Arguments") for base in bases)
 
 
-def longest_tokenised(text: str, where: str) -> int | None:
+def longest_tokenised(text: str, where: str, text_of: TextOf | None = None) -> int | None:
     """The length that a program cuts or pads samples to: ``tokenizer(..., max_length=2048, truncation=True)``; None for none."""
-    program = parse_python(text, where)
     found: list[int] = []
-    for call in (node for node in ast.walk(program.tree) if isinstance(node, ast.Call)):
-        names = {word.arg for word in call.keywords}
-        if "max_length" in names and names & {"truncation", "padding"}:
-            value = program.keywords(call).get("max_length")
-            found += [value] if isinstance(value, int) and not isinstance(value, bool) and value > 0 else []
+    for part in parts_of(parse_python(text, where, text_of)):
+        for call in (node for node in ast.walk(part.tree) if isinstance(node, ast.Call)):
+            names = {word.arg for word in call.keywords}
+            if "max_length" in names and names & {"truncation", "padding"}:
+                value = part.keywords(call).get("max_length")
+                found += [value] if isinstance(value, int) and not isinstance(value, bool) and value > 0 else []
     return max(found, default=None)
 
 
@@ -224,14 +247,14 @@ def settings_of_loop(
     raise _nothing_set(program, where)
 
 
-def finish_loop(text: str, settings: Settings, where: str) -> None:
+def finish_loop(text: str, settings: Settings, where: str, text_of: TextOf | None = None) -> None:
     """What a loop's calls say where its names said nothing: batch, length; what is open then is named."""
-    program = parse_python(text, where)
+    program = parse_python(text, where, text_of)
     if settings.builds:
         settings.drop(*(f"shape.{name}" for name in settings.group("shape")))
     batch_of_loop(program, settings, where)
     if writes_loop(program):
-        settings.put("seq", longest_tokenised(text, where), f"{where}: the length its tokenizer cuts samples to")
+        settings.put("seq", longest_tokenised(text, where, text_of), f"{where}: the length its tokenizer cuts samples to")
     tell_open(program, settings, where)
 
 
@@ -282,26 +305,28 @@ def _own_fields(program: Program) -> dict[str, Any]:
 
 
 def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
-    """What stands beside the arguments: adapters, quantisation, the model and how it is loaded."""
-    _adapted(program, keys)
-    for call in program.calls("BitsAndBytesConfig"):
-        if program.runs(call) is False:  # if args.load_in_4bit: of a switch that is off
-            continue
-        keys.update(
-            {_BITS[name]: value for name, value in program.keywords(call).items() if name in _BITS and _BITS[name] not in keys}
-        )
-    for call in program.calls("gradient_checkpointing_enable", "prepare_model_for_kbit_training"):
-        on = program.runs(call) is not False and program.keywords(call).get("use_gradient_checkpointing", True) is True
+    """What stands beside the arguments, in files beside the program too: adapters, quantisation, the model, how it is loaded."""
+    parts = parts_of(program)
+    for part in parts:
+        _adapted(part, keys, settings)
+    for part, call in calls_in(parts, "BitsAndBytesConfig"):
+        if is_used(part, call, ("from_pretrained",)):
+            keys.update(
+                {_BITS[name]: value for name, value in part.keywords(call).items() if name in _BITS and _BITS[name] not in keys}
+            )
+    for part, call in calls_in(parts, "gradient_checkpointing_enable", "prepare_model_for_kbit_training"):
+        on = part.keywords(call).get("use_gradient_checkpointing", True) is True
         if on and keys.get("gradient_checkpointing", False) is False:  # off in the arguments turns nothing off
             keys["gradient_checkpointing"] = True
     _trained_by(program, keys, settings, where)
-    _loaded(program, keys, settings, where)
+    for part in parts:
+        _loaded(part, keys, settings, where)
 
 
-def _adapted(program: Program, keys: dict[str, Any]) -> None:
+def _adapted(program: Program, keys: dict[str, Any], settings: Settings) -> None:
     """What adapters are made with: LoraConfig's arguments, Unsloth's get_peft_model."""
     for call in program.calls("LoraConfig", "get_peft_model"):
-        if program.runs(call) is False:
+        if program.runs(call) is False or (called(call) == "LoraConfig" and not is_used(program, call, _TAKE_ADAPTERS)):
             continue
         for name, value in program.keywords(call).items():
             gathered = name == "target_modules" and isinstance(value, Open) and _finds_linear_layers(program)
@@ -313,6 +338,7 @@ def _adapted(program: Program, keys: dict[str, Any]) -> None:
                 keys["gradient_checkpointing"] = "offload"
         if called(call) == "LoraConfig":  # whatever only running tells of it
             keys.setdefault("use_lora", True)
+            _tell_opened(program, call, settings, _OF_ADAPTERS, program.keywords(call))
     for call in program.calls("from_pretrained"):  # adapters that were trained before go on
         taken = ast.unparse(call.func) == "PeftModel.from_pretrained" and program.runs(call) is not False
         if taken and program.keywords(call).get("is_trainable") is True and "lora_r" not in keys:

@@ -10,7 +10,7 @@ _INNER = ("model", "zero.file", "fetch.", "bucket.", "task.of_name", "targets.")
 _SUMMARY = 900
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w{0,60}|\d)")  # a variable in a value
 # What is typed for a target that a variable holds.
-_FLAGS = {
+FLAGS = {
     "micro_batch": "--micro-batch N", "seq": "--seq N", "accumulate": "--accumulate N", "adapter.rank": "--rank N",
     "adapter.targets": "--targets NAMES", "adapter.dropout": "--dropout P", "optimizer": "--optimizer NAME",
     "checkpointing": "--checkpointing full", "attention": "--attention NAME", "param_dtype": "--param-dtype TYPE",
@@ -111,7 +111,7 @@ class Settings:
         if key.endswith("says it)"):
             return ""
         held = set(_NAMED.findall(key)) if "(${" in key else set()
-        flags = [flag for target, flag in _FLAGS.items() if held & set(self.opened.get(target, "").split(", "))]
+        flags = [flag for target, flag in FLAGS.items() if held & set(self.opened.get(target, "").split(", "))]
         if flags:
             return f": a variable that nobody set holds it; {' or '.join(flags)} says it"
         return ": no rule reads it, and what it changes is not counted"
