@@ -131,10 +131,10 @@ def _further_models(program: Program, settings: Settings) -> None:
     last = max((call.lineno for call in program.calls("backward")), default=0)  # what is loaded behind it tries what was trained
     loaded: dict[str, int] = {}
     for node in (one for one in ast.walk(program.tree) if isinstance(one, ast.Assign) and one.lineno < last):
-        name, value = node.targets[0], node.value
-        by = ast.unparse(value.func) if isinstance(value, ast.Call) and isinstance(name, ast.Name) else ""
+        target, value = node.targets[0], node.value
+        by = ast.unparse(value.func) if isinstance(value, ast.Call) and isinstance(target, ast.Name) else ""
         if LOADERS.fullmatch(by) and not by.startswith(("Peft", "AutoPeft")) and program.runs(value) is not False:
-            loaded.setdefault(ast.unparse(name), node.lineno)
+            loaded.setdefault(ast.unparse(target), node.lineno)
     for name, line in [*loaded.items()][1:]:
         settings.unread.append(f"{name} (a further model, loaded in line {line}: it is not counted)")
 
