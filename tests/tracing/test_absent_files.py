@@ -146,3 +146,76 @@ assert held - torch.cuda.memory_allocated() == {held}, held
 def test_a_name_that_is_not_defined_in_an_except_is_the_cause(tmp_path: Path, block: str, cause: str) -> None:
     text = f"try:\n    raise ValueError('the first')\n{block}:\n    never_made\n"
     assert trace_text(tmp_path, text).result.error.startswith(cause)
+
+
+_LISTS = """
+import glob, os, torch
+from pathlib import Path
+def load(path):
+    return Image.open(path)
+names = os.listdir("data/train/A")
+assert len(names) == 2_000 and all(os.path.isfile(os.path.join("data/train/A", name)) for name in names[:3])
+assert len(glob.glob("masks/*.png")) == len(list(Path("deep").glob("**/*.jpg"))) == 2_000
+assert len(os.listdir("data/train/A")) == 2_000 and len(glob.glob("data/train/A/*.png")) == 2_000
+assert not glob.glob("classes/*/*.jpg") and not glob.glob("arrays/*.npy") and not glob.glob("here/*.png")
+for made in (names[0], "of/a/try"):
+    try:
+        os.listdir(os.path.join("data/train/A", made))
+    except OSError:
+        continue
+    raise AssertionError(made)
+right = torch.rand(5, 8).t().eq(torch.rand(8, 5))[:3].t()
+assert right.reshape(-1).shape == right.view(-1).shape
+try:
+    torch.rand(5, 8).t().view(-1)
+except RuntimeError as failure:
+    assert "contiguous" in str(failure)
+else:
+    raise AssertionError
+"""
+
+
+def test_folders_of_pictures_are_laid_where_nothing_but_pictures_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("PIL")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    result = trace_text(tmp_path, _LISTS + STEPS).result
+    assert (result.error, result.steps, result.written_files) == ("", 2, 0)
+    told = "\n".join(result.notes)
+    assert "data/train/A is not here: 2,000 pictures (.jpg) are made up" in told
+    assert "the view of a comparison" in told
+    assert "classes" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "endings"),
+    [
+        ("Image.open(a)", "*.*", {".jpg"}),
+        ("Image.open(a); '.png'", "*", {".png"}),
+        ("Image.open(a); np.load(b)", "*", set()),
+        ("np.load(a)", "*.png", {".png"}),
+        ("Image.open(a)", "*.npy", set()),
+        ("Image.open(a)", "**/*.jpg", {".jpg"}),
+        ("Image.open(a); a.parent.name", "**/*.jpg", set()),
+        ("Image.open(a)", "a.jpg", set()),
+    ],
+)
+def test_a_pattern_says_which_pictures_are_asked(text: str, pattern: str, endings: set[str]) -> None:
+    from vramcast.tracing.execution.stand_ins.absent_folders import _asked
+
+    assert _asked(pattern, text) == endings
+
+
+def test_a_pipe_of_ones_own_process_is_no_network() -> None:
+    from multiprocessing import Pipe
+
+    from vramcast.tracing.execution.advice import is_network
+
+    assert is_network(ConnectionResetError("of a server"))
+    first, second = Pipe()
+    second.close()
+    with pytest.raises((ConnectionResetError, EOFError, BrokenPipeError)) as caught:
+        first.recv()
+    assert not is_network(caught.value)

@@ -34,8 +34,18 @@ def _unreached(failure: BaseException) -> bool:
     if "URLError" in kinds:
         lost = isinstance(reason, TimeoutError) or (isinstance(reason, OSError) and _unreached(reason))
         return lost or bool(_WORDS.search(str(reason)))
+    if _between_processes(failure):
+        return False
     cut = isinstance(failure, OSError) and failure.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH)
     return cut or bool(kinds & _KINDS) or bool(_WORDS.search(str(failure)))
+
+
+def _between_processes(failure: BaseException) -> bool:
+    """Whether a failure is that of a pipe to a process of the program's own, which has ended."""
+    trace = failure.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and "multiprocessing" in trace.tb_frame.f_code.co_filename
 
 
 def without_network(failure: BaseException) -> str:

@@ -46,7 +46,7 @@ class Overlay:
         self._gone: set[str] = set()
         self._links: dict[str, str] = {}
         self._unheld: dict[str, int] = {}
-        self._laid: set[str] = set()
+        self._laid = os.path.join(self._home, "laid")  # names of files, also of those that a loader's worker lays
         self.used = False
 
     def held(self, path: str, *, follow: bool = True, _links: int = 0) -> str:
@@ -100,7 +100,8 @@ class Overlay:
             self._native.mkdir(folder)
         with self._native.open(place, "wb") as file:
             file.write(content)
-        self._laid.add(place)
+        with self._native.open(self._laid, "a") as names:
+            names.write(f"{place}\0")
         self.used = True
 
     def forget(self, path: str) -> None:
@@ -155,16 +156,22 @@ class Overlay:
     def written(self) -> list[tuple[str, int]]:
         """The files that were written, under their names outside, with their sizes."""
         found: list[tuple[str, int]] = []
-        folders = [self._upper]
+        folders, laid = [self._upper], self._names_laid()
         while folders:
             with self._native.scandir(folders.pop()) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    elif entry.path not in self._laid:
+                    elif entry.path not in laid:
                         size = entry.stat(follow_symlinks=False).st_size + self._unheld.get(entry.path, 0)
                         found.append((self._outside(entry.path), size))
         return sorted(found)
+
+    def _names_laid(self) -> frozenset[str]:
+        if not self._there(self._laid):
+            return frozenset()
+        with self._native.open(self._laid) as names:
+            return frozenset(names.read().split("\0"))
 
     def note_size(self, place: str, unheld_bytes: int) -> None:
         """A file in the scratch folder stands for one that is so much larger."""

@@ -24,6 +24,7 @@ from vramcast.tracing.execution.session import OutOfTimeError, Session
 from vramcast.tracing.execution.stand_ins import (
     absent,
     absent_files,
+    absent_folders,
     checkpoints,
     compiled_operations,
     data_sets,
@@ -75,7 +76,8 @@ def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResu
     limit_host_memory()
     scratch = None if request.write_through else files.install(path.parent)
     checkpoints.install(session, scratch)
-    absent_files.install(session, scratch)
+    if scratch is not None:
+        absent_folders.install(absent_files.install(session, scratch))
     hub_files.install(session, path.parent)
     repeated_loops.install(session)
     if request.life:

@@ -126,6 +126,7 @@ def _data_parallel(session: Session) -> None:
         wrapper.register_comm_hook(None, reduced)
         wrapper.register_comm_hook = lambda *_, **__: session.notes.setdefault("DDP's communication hook was not run")
         wrapper.logger = SimpleNamespace(**dict.fromkeys(_LOGGED, lambda *_: None))
+        wrapper.logger._get_ddp_logging_data = lambda: SimpleNamespace(strs_map={}, ints_map={})
 
     ddp.DistributedDataParallel.__init__ = build
 

@@ -31,17 +31,16 @@ from vramcast.tracing.published import local_files
 _READERS = (
     "/gzip.py", "/codecs.py", "/pathlib.py", "/fileinput.py", "/contextlib.py", "/functools.py", "/numpy/", "/pandas/", "/PIL/",
     "/torch/serialization.py", "/torch/utils/data/", "/torchvision/datasets/folder.py", "/vramcast/", "<", "/tqdm/", "/torch/_",
-    "/multiprocessing/",
+    "/multiprocessing/", "/skimage/", "/imageio/", "/scipy/io/",
 )  # fmt: skip
+_PICTURE_READERS = ("cv2", "skimage.io._io", "imageio.v2", "imageio.v3", "matplotlib.image")  # which look first, or return None
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".th", ".tar", ".safetensors", ".model", "")
 _TOKENS, _KINDS_OF_TOKENS = 20_000_000, 97
 _COLLATED = frozenset({"labels"})  # of a batch; no column of a file that also has texts
 
 
-def install(session: Session, scratch: Overlay | None) -> None:
-    """Answer for files, NumPy's maps, checkpoints, tables and folders of pictures; without a scratch layer for none."""
-    if scratch is None:
-        return
+def install(session: Session, scratch: Overlay) -> "AbsentFiles":
+    """Answer for files, NumPy's maps, checkpoints, tables and folders of pictures by class."""
     files = AbsentFiles(session, scratch)
     _opening(files)
     _rows_of_json(files)
@@ -50,9 +49,12 @@ def install(session: Session, scratch: Overlay | None) -> None:
     when_imported("numpy", functools.partial(_maps, files))
     when_imported("pyarrow.parquet", functools.partial(_tables, files, ("read_table", "ParquetFile", "read_schema")))
     when_imported("pandas", functools.partial(_tables, files, ("read_parquet",)))
+    for module in _PICTURE_READERS:
+        when_imported(module, functools.partial(_tables, files, ("imread",)))
     when_imported("datasets.load", functools.partial(_builders, files))
     when_imported("datasets.arrow_dataset", functools.partial(_readers, files))
     when_imported("torchvision.datasets.folder", functools.partial(_folders, files))
+    return files
 
 
 class AbsentFiles:
@@ -242,7 +244,7 @@ def _maps(files: AbsentFiles, module: Any) -> None:
 
 
 def _tables(files: AbsentFiles, names: Iterable[str], module: Any) -> None:
-    """Parquet files, which compiled code opens by their path."""
+    """Files of tables and pictures, which compiled code opens by their path."""
     for name in names:
         original = getattr(module, name)
         if inspect.isclass(original):
@@ -255,7 +257,7 @@ def _with_place(original: Any, files: AbsentFiles, number: int) -> Any:
     @functools.wraps(original)
     def read(*args: Any, **options: Any) -> Any:
         given = args[number] if len(args) > number else None
-        if (path := files.lacks(given)) and local_files.is_rows(path):
+        if (path := files.lacks(given)) and (local_files.is_rows(path) or local_files.is_picture(path)):
             files.make(path)
         if isinstance(given, str | os.PathLike) and files.scratch.there(os.fsdecode(given)):
             args = (*args[:number], files.scratch.seen(os.fsdecode(given)), *args[number + 1 :])

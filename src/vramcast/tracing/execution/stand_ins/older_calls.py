@@ -27,6 +27,7 @@ def install(session: Session) -> None:
     """Answer for every function and class of the table but those that have more to them (``older_arguments``)."""
     told = teller(session)
     _spectra(told)
+    _views(session)
     for place, call in moved().calls.items():
         module, _, name = place.partition(":")
         if not module.startswith("trl."):
@@ -50,6 +51,29 @@ def _spectra(told: Told) -> None:
         return torch.view_as_real(original(input, *args, return_complex=True, **options))
 
     torch.stft = stft
+
+
+def _views(session: Session) -> None:
+    """Let a program's own view of a comparison succeed: torch before 1.7 wrote those in one piece, whatever was compared.
+
+    ``pred.t().eq(target)[:k].view(-1)``, as examples of before count what is right (imagenet/main.py of 2019).
+    """
+    import torch
+
+    original = torch.Tensor.view
+
+    @functools.wraps(original)
+    def view(tensor: Any, *shape: Any, **named: Any) -> Any:
+        try:
+            return original(tensor, *shape, **named)
+        except RuntimeError as failure:
+            own = not is_library(sys._getframe(1).f_code.co_filename)
+            if tensor.dtype != torch.bool or not own or "spans across two contiguous subspaces" not in str(failure):
+                raise
+        session.notes["the view of a comparison that is not in one piece is of torch before 1.7: it is copied"] = None
+        return tensor.reshape(*shape, **named)
+
+    torch.Tensor.view = view
 
 
 _STFT_BY_PLACE = 8  # n_fft to onesided stand before return_complex
