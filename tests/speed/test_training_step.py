@@ -12,10 +12,11 @@ from vramcast.models.reading import read_model
 from vramcast.quantity import SECONDS, evaluated
 from vramcast.speed.kernels.collectives import all_gather
 from vramcast.speed.kernels.gemm import elementwise
-from vramcast.speed.training.job import Job, gathered_bytes, network_of
-from vramcast.speed.training.step import ledger, step_time
+from vramcast.speed.training.job import Job, gathered_bytes, network_of, runs_every_expert
+from vramcast.speed.training.step import ledger, step_time, training_speed
 from vramcast.speed.training.sustained import Sustained, prior
 from vramcast.speed.training.work import parts_of
+from vramcast.training.forecast import forecast_training
 
 LLAMA = "meta-llama/Llama-3.1-8B"
 H100 = find_accelerator("H100 SXM")
@@ -51,6 +52,37 @@ def test_a_kernel_that_does_not_run_takes_no_time() -> None:
     """Experts without a bias once paid the least time of the kernel that adds it, in every layer."""
     experts = step("Qwen/Qwen3-30B-A3B", framework="megatron", sharding="distributed_optimizer", ep=8)
     assert not [t for _, t in experts.term.walk() if t.name == "expert bias" and t.seconds]
+
+
+def test_llama_4_in_transformers_runs_every_expert_on_every_token() -> None:
+    """Sixteen experts for one chosen; a framework's own layers and other classes run those that are chosen."""
+    assert runs_every_expert("llama4_text")
+    assert not runs_every_expert("") and not runs_every_expert("mixtral")
+    scout = "meta-llama/Llama-4-Scout-17B-16E-Instruct"
+    chosen, every = (_seconds(step(scout, frozen=True, every_expert=flag), "experts") for flag in (False, True))
+    assert 8 < every / chosen <= 17
+    asked = {name: _asked(scout, name).every_expert for name in ("hf_trainer", "axolotl", "megatron")}
+    assert asked == {"hf_trainer": True, "axolotl": True, "megatron": False}
+
+
+def test_packed_experts_are_unpacked_before_each_product() -> None:
+    """bitsandbytes packs experts that are layers, as transformers 4 has them, and leaves those that are one tensor."""
+    mixtral = "mistralai/Mixtral-8x7B-v0.1"
+    plain, packed = (step(mixtral, frozen=True, unpacks="kernel", unpacks_experts=how).step_s for how in ("", "kernel"))
+    assert packed > plain
+    old, new = (_asked(mixtral, f"hf_trainer=={version}", method="qlora") for version in ("4.51", "5.2"))
+    assert (old.unpacks_experts, new.unpacks_experts) == ("kernel", "")
+
+
+def _asked(model: str, framework: str, **changed) -> Job:
+    """The job of a question to this framework."""
+    asked = training_question(model, framework=framework, gpu="8xH100", **changed).question
+    read = read_model(model)
+    return training_speed(forecast_training(asked, model=read), read, H100).job
+
+
+def _seconds(found, name: str) -> float:
+    return sum(t.seconds for _, t in found.term.walk() if t.name == name)
 
 
 def test_an_adapter_s_dropout_costs_bytes_and_unsloth_adds_in_place() -> None:

@@ -173,7 +173,7 @@ REFUSED = {
     **dict.fromkeys(("mlx-4bit", "mlx-8bit"), "MLX runs on Apple's GPUs: use nf4"),
 }
 # Frameworks that load a model through transformers, and so through any of its quantisers.
-_THROUGH_TRANSFORMERS = frozenset({
+THROUGH_TRANSFORMERS = frozenset({
     "accelerate", "axolotl", "deepspeed", "hf_trainer", "llama_factory", "llama_recipes", "ms_swift", "nemo_automodel",
     "peft_bench", "pytorch", "qwen_finetune", "trl", "unsloth",
 })  # fmt: skip
@@ -196,7 +196,7 @@ def check_quantized(recipe: Recipe) -> None:
         raise QuestionError(f"weights in {name} cannot be trained beside: {REFUSED[name]}")
     if name not in HELD:
         raise unknown_name("quant", name, (*HELD, *REFUSED))
-    if name not in _EVERYWHERE and recipe.framework not in _THROUGH_TRANSFORMERS:
+    if name not in _EVERYWHERE and recipe.framework not in THROUGH_TRANSFORMERS:
         known = ", ".join(_EVERYWHERE)
         raise QuestionError(f"{recipe.framework} has no loader for {name}: use {known}, or --framework hf_trainer")
 

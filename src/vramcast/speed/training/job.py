@@ -6,10 +6,12 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator, capability, island_cards, rails_of
+from vramcast.models.classes import Layer, model_class
 from vramcast.models.inventory import Model
 from vramcast.models.operations.building import FUSED
 from vramcast.speed.kernels.collectives import Fabric
 from vramcast.training.adapters.tensors import is_linear, targeted
+from vramcast.training.methods import BITSANDBYTES
 from vramcast.training.optimizers.rules import update_bytes
 from vramcast.training.recipe.parts import GATHERED, Cut, Policy, Recipe, width
 from vramcast.training.stage_layouts import stage_spans
@@ -49,8 +51,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     each local parameter in the optimizer's step. ``trained_parameters``: those that get gradients. ``adapted``: frozen
     products with an adapter beside them, by name (qkv, o, gate_up, down, embedding, head; none named: every one). ``drops``:
     whether an adapter's inputs pass a dropout. ``unpacks``: how frozen weights are unpacked
-    before each product (a key of ``work.UNPACKED_BYTES``). ``repeated``: what selective recomputation runs
-    again, in Megatron's words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``:
+    before each product (a key of ``work.UNPACKED_BYTES``), ``unpacks_experts``: those of routed experts, which bitsandbytes
+    leaves where they are one tensor. ``every_expert``: every token goes through every expert. ``repeated``: what selective
+    recomputation runs again, in Megatron's words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``:
     share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
     tokens reach their experts: "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token
     crosses to a node once, the host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share
@@ -88,6 +91,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     adapted: tuple[str, ...] = ()
     drops: bool = True
     unpacks: str = ""
+    unpacks_experts: str = ""
+    every_expert: bool = False
     repeated: tuple[str, ...] = ("scores",)
     repeated_share: float = 1.0
     graphed: float = 0.0
@@ -156,6 +161,8 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         adapted=_adapted(question, model),
         drops=question.adapter is not None and question.adapter.dropout > 0,
         unpacks=_unpacking(recipe),
+        unpacks_experts="" if recipe.kernels.fused_experts and recipe.quantization.scheme in BITSANDBYTES else _unpacking(recipe),
+        every_expert=runs_every_expert(recipe.kernels.modules),
         attention=_attention(recipe),
         expert_tp=recipe.model_parallel.expert_tp,
         summed_bytes=summed_bytes(layers_of(recipe.framework), width(recipe.precision.reduce)),
@@ -229,6 +236,14 @@ def _unpacking(recipe: Recipe) -> str:
     """Whether frozen weights of fewer bits are unpacked by one kernel (bitsandbytes) or by plain tensor operations (AutoGPTQ)."""
     stored = recipe.quantization
     return "" if not stored.scheme else "operations" if stored.unpacks else "kernel"
+
+
+def runs_every_expert(modules: str) -> bool:
+    """Whether a class of transformers runs all its experts on every token; no class ("") stands for a framework's own layers.
+
+    Llama 4: scores that were not chosen are zero (transformers 4.51 to 5, models/llama4/modeling_llama4.py, Llama4TextMoe).
+    """
+    return (model_class(modules).layer or Layer()).every_expert
 
 
 def _attention(recipe: Recipe) -> Attention:

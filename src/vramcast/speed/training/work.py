@@ -29,11 +29,12 @@ from vramcast.models.operations import (
 )
 from vramcast.models.quantization import scheme_for
 from vramcast.speed.kernels.attention import QUERY_TILE
-from vramcast.speed.kernels.gemm import RECIPES, elementwise, gemm
+from vramcast.speed.kernels.gemm import RECIPES, elementwise
 from vramcast.speed.kernels.law import law_for
 from vramcast.speed.kernels.machine import card_class, machine
 from vramcast.speed.training.exchanges import Exchanges
 from vramcast.speed.training.job import NARROW, Job, Network
+from vramcast.speed.training.products import LIBRARY, product_s
 from vramcast.speed.training.sustained import kind_of, slowed
 
 BACKWARD_SCORES = 2.5  # FlashAttention-2, arXiv 2307.08691: five products for two, the scores computed again
@@ -211,7 +212,7 @@ class _Site:
         self.rows = Batch(prefills=job.rows, prefill_tokens=job.seq / job.cp, all_logits=True)
         self.whole = Batch(prefills=job.rows, prefill_tokens=job.seq, all_logits=True)
         self.kind = kind_of(job.framework, compiled=job.compiled)
-        self.library = _LIBRARY | ({"fp8": "vllm/cutlass"} if job.scaling == "row" else {})
+        self.library = LIBRARY | ({"fp8": "vllm/cutlass"} if job.scaling == "row" else {})
         self.clock = slowed(card)
 
     def repeats(self, one: Operation) -> Any:
@@ -323,6 +324,7 @@ class _Site:
         """Both products of the experts held, grouped in one kernel each, and what sorts tokens into them and back."""
         # A tensor-parallel group sends each of its tokens once, and its ranks hold different experts unless they share them.
         copies = float(one.rows_of(self.rows)) * self.job.expert_tp / self.job.tp
+        copies *= one.routed / one.active if self.job.every_expert else 1.0
         weight, gates = self.job.products, 2 if one.gated else 1
         there = self._grouped(weight, copies, one.held, one.width * gates, one.hidden)
         there += self._grouped(weight, copies, one.held, one.hidden, one.width)
@@ -339,8 +341,12 @@ class _Site:
         back = there * (1.0 if self.job.frozen else 2.0)
         if not self.job.frozen:
             back += self._added(float(one.held) * one.width * one.hidden * (gates + 1))
+        unpacked = 0.0
+        if unpacks := self.job.unpacks_experts:
+            unpacked = self._streamed(float(one.held) * one.width * one.hidden * (gates + 1) * UNPACKED_BYTES[unpacks])
         return [
             (one.name, "experts", there, back),
+            (one.name, "unpacking", unpacked, unpacked),
             ("permutation", "streams", sorted_s, sorted_s),
             ("expert bias", "streams", *bias),
             ("expert activation", "streams", acted, 1.5 * acted),
@@ -374,7 +380,7 @@ class _Site:
             return 0.0
         m, n, k = max(1, round(rows)), max(1, round(outputs)), max(1, round(inputs))
         pooled = "cublas" if weight == "bf16" and self.card.vendor == "NVIDIA" else ""  # over all builds of PyTorch
-        return _gemm_s(self.card, m, n, k, weight, backend=self.library.get(weight, pooled)) * self.clock
+        return product_s(self.card, m, n, k, weight, backend=self.library.get(weight, pooled)) * self.clock
 
 
 @by_identity()
@@ -387,12 +393,3 @@ def _operations(model: Model, split: Split, predicts_ahead: bool) -> tuple[Opera
             heads = tuple(one for one in found if one.part == "head" and not isinstance(one, Exchange))
             found = (*found, *tower_operations(model, tower, scheme=scheme, split=split), *heads)
     return found
-
-
-_LIBRARY = {"fp8": "trtllm"}  # per-tensor scales; scales by row run in CUTLASS kernels
-
-
-@by_identity(most=50_000)
-def _gemm_s(card: Accelerator, m: int, n: int, k: int, weight: str, *, backend: str) -> float:
-    """Seconds of a product, remembered: layouts of a plan run the same products over and over."""
-    return float(gemm(card=card, m=m, n=n, k=k, weight=weight, backend=backend).seconds)

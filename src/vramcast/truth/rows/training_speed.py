@@ -8,9 +8,10 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
-from vramcast.speed.training.job import Job, summed_bytes
+from vramcast.speed.training.job import Job, runs_every_expert, summed_bytes
 from vramcast.speed.training.step import StepTime, step_time
 from vramcast.speed.training.unknowns import unknowns
+from vramcast.training.methods import THROUGH_TRANSFORMERS
 from vramcast.training.shape import Shape, shape_model
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import training_speed_words as words
@@ -86,6 +87,8 @@ def job_of_row(row: Row, model: Model) -> Job:
         **words.recomputation(row, model.layers, framework), products=words.products(str(s.get("precision") or "")),
         weight_bytes=words.gathered_bytes(row, framework), reduce_bytes=words.reduced_bytes(row, framework), frozen=frozen,
         trained_parameters=model.parameters // 200 if frozen else model.parameters, unpacks=words.unpacks(s, method),
+        unpacks_experts=words.unpacks(s, method),
+        every_expert=runs_every_expert(model.text_class if framework in THROUGH_TRANSFORMERS else ""),
         adapted=words.adapted(row, method), drops=words.drops(row),
         offload=words.offloads(s), framework=words.kernels_of(row, framework), compiled=words.compiled(row, framework),
         attention=words.attention(row, framework), scaling=words.scaling(str(s.get("precision"))),
