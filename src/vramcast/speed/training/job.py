@@ -48,18 +48,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ``rows``: sequences of a micro-batch on one data-parallel rank; ``micro_batches``: of a step on each rank. ``shards``: ranks
     that share one copy of what is sharded. ``regathers``: weights gathered in forward are gathered again in backward.
     ``products``: number format of matrix products; ``scaling``: what shares a scale of 8-bit ones. ``update_bytes``: moved for
-    each local parameter in the optimizer's step. ``trained_parameters``: those that get gradients. ``adapted``: frozen
-    products with an adapter beside them, by name (qkv, o, gate_up, down, embedding, head; none named: every one). ``drops``:
-    whether an adapter's inputs pass a dropout. ``unpacks``: how frozen weights are unpacked
-    before each product (a key of ``work.UNPACKED_BYTES``), ``unpacks_experts``: those of routed experts, which bitsandbytes
-    leaves where they are one tensor. ``every_expert``: every token goes through every expert. ``repeated``: what selective
-    recomputation runs again, in Megatron's words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``:
-    share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
-    tokens reach their experts: "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token
-    crosses to a node once, the host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share
-    one expert. ``fused_experts``: all experts of a rank in one kernel a product, which adds biases, activates and casts as it
-    writes (Transformer Engine's op fuser over CuTe DSL). ``summed_bytes``: moved for each weight to add a micro-batch's gradient
-    to the sum beside it.
+    each local parameter in the optimizer's step. ``trained_parameters``: those that get gradients. ``adapted``: frozen products
+    with an adapter beside them, by name (qkv, o, gate_up, down, embedding, head; none named: every one). ``drops``: whether an
+    adapter's inputs pass a dropout. ``unpacks``: how frozen weights are unpacked before each product (a key of
+    ``work.UNPACKED_BYTES``), ``unpacks_experts``: those of routed experts, which bitsandbytes leaves where they are one tensor.
+    ``every_expert``: every token goes through every expert. ``repeated``: what selective recomputation runs again, in Megatron's
+    words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``: share of the launches that
+    CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how tokens reach their experts:
+    "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token crosses to a node once, the
+    host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share one expert. ``fused_experts``:
+    all experts of a rank in one kernel a product, which adds biases, activates and casts as it writes (Transformer Engine's op
+    fuser over CuTe DSL). ``summed_bytes``: moved for each weight to add a micro-batch's gradient to the sum beside it.
     ``overlaps_tensor``: all-gathers and reduce-scatters run in chunks beside their products. ``predicts_ahead``: MTP layers
     train. ``stage_layout``: Megatron's pipeline layout; empty where stages are cut by the rule ``stage_cut``.
     """
