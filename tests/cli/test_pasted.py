@@ -159,3 +159,11 @@ def test_a_file_that_hands_over_names_what_it_runs(
     printed = capsys.readouterr().err
     assert "starts nothing known here" in printed
     assert told in printed
+
+
+def test_a_command_that_goes_on_in_words_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands behind ``on`` is the card, not a prompt that is dropped in silence."""
+    run(["ollama run qwen3:30b on 16gb mac mini m4"])
+    assert "--gpu=16gb mac mini m4" in capsys.readouterr().err
+    run(["ollama run qwen3:30b"])
+    assert "taken for a command line" in capsys.readouterr().err

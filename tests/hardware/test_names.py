@@ -144,8 +144,13 @@ def test_macs_and_chinese_names() -> None:
     assert find_accelerator("MacBook Pro M3 Max 64GB").id == "apple-m3-max-64"
     assert find_accelerator("mac studio m2 ultra 192gb").id == "apple-m2-ultra-192"
     assert find_accelerator("华为昇腾910B").id == "ascend-910b"
+    assert find_accelerator("RTX 6000 Blackwell").id == "rtx-pro-6000-bw"
+    assert find_accelerator("5090 Blackwell").id == "rtx-5090"
+    assert find_accelerator("RTX 6000").id == "quadro-rtx-6000"
     with pytest.raises(QuestionError, match="which chip and memory"):
         find_accelerator("MacBook Pro")
+    with pytest.raises(QuestionError, match="which chip and memory"):
+        find_accelerator("MacBook Pro 20GB")
     with pytest.raises(QuestionError, match="'cpu' is no card: leave --gpu out"):
         find_accelerator("cpu")
 

@@ -12,17 +12,15 @@ import re
 import msgspec
 
 from vramcast.asking.plain_cards import cards_of
+from vramcast.asking.plain_flags import SETTINGS_FLAGS, bits_of, serving_flags, training_flags, trains_in
 from vramcast.asking.plain_model import NamedModel, foreign_words, is_model, model_in, outgrows
 from vramcast.asking.plain_words import (
     A_MAC,
     ASKING,
     CARD_BEHIND,
     CLUSTER,
-    DTYPES,
-    FILES,
     GLUED,
     HOST,
-    METHODS,
     MIXED,
     ON,
     RUNS,
@@ -85,7 +83,7 @@ def plain_question(text: str) -> PlainQuestion | None:
     compares = settings.pop("open", "")
     cards, count, left = cards_of(left, line)
     trains = bool(re.search(TRAINS, line, re.I)) or bool(
-        settings.keys() & {"method", "framework", "samples", "epochs", "zero", "fsdp"}
+        settings.keys() & {"method", "task", "rank", "framework", "samples", "epochs", "tokens", "zero", "fsdp"}
     )
     asks = bool(cards or wanted or settings or compares or trains or ASKING.match(line) or _stands_on_something(left))
     found = model_in(left, surely=asks)
@@ -104,17 +102,25 @@ def plain_question(text: str) -> PlainQuestion | None:
         found = NamedModel(found.name, f"{found.unread} {settings['concurrency']} users".strip())
     if wanted == "nodes" and count > 1:
         found = NamedModel(found.name, f"{found.unread} nodes of {count}".strip())
-    if trains and (quant := settings.get("quant")) and not _trains_in(settings):
+    if trains and (quant := settings.get("quant")) and not trains_in(settings):
         found = NamedModel(found.name, f"{found.unread} {quant}".strip())
     found = NamedModel(found.name, f"{found.unread} {_told_host(settings)}".strip())
     said = _PlainLine(line=line, cards=cards, count=count, settings=settings, wanted=wanted, trains=trains)
-    return msgspec.structs.replace(_asked(found.name, said), unread=found.unread)
+    question = _asked(found.name, said)
+    return msgspec.structs.replace(question, unread=f"{found.unread} {_not_taken(settings, question.flags)}".strip())
 
 
 def _stands_on_something(left: str) -> bool:
     """Whether it is ``MODEL on WORDS``: the words are meant as a card, also where nobody knows one of that name."""
     behind = ON.fullmatch(left)
     return behind is not None and is_model(behind[1])
+
+
+def _not_taken(settings: dict[str, str], flags: tuple[str, ...]) -> str:
+    """What was said and has no flag in the command that answers, as it is told."""
+    taken = {flag.lstrip("-").partition("=")[0] for flag in flags}
+    left = [name for name, own in SETTINGS_FLAGS.items() if name in settings and not taken & set(own)]
+    return " ".join(settings[name] if name in ("task", "framework", "fsdp") else f"{name} {settings[name]}" for name in left)
 
 
 def _which_models(card: str, count: int, settings: dict[str, str], *, trains: bool, unread: str) -> PlainQuestion:
@@ -152,7 +158,9 @@ def _asked(model: str, said: _PlainLine) -> PlainQuestion:
     card, settings, trains, wanted = said.card, said.settings, said.trains, said.wanted
     if settings.get("context", "").isalpha():  # the entire context
         settings["context"] = str(_positions(model))
-    if len(said.cards) > 1 or (card and (wanted == "nodes" or (said.count == 1 and wanted == "cards"))):
+    if len(said.cards) > 1 or wanted == "cost" or (trains and "deadline" in settings):
+        return _planned(model, said)
+    if card and (wanted == "nodes" or (said.count == 1 and wanted == "cards")):
         return _planned(model, said)
     if settings.pop("host", "") and not trains:
         settings.setdefault("engine", "ollama")  # of the engines here the one that shares a model between card and host by itself
@@ -168,7 +176,7 @@ def _asked(model: str, said: _PlainLine) -> PlainQuestion:
         )  # Ollama takes its own by the card's memory
     if trains and re.search(r"bnb-4bit|4bit", model, re.I):
         settings.setdefault("method", "qlora")  # the weights that are trained beside are stored in four bits
-    flags += _training_flags(settings) if trains else _serving_flags(settings, card)
+    flags += training_flags(settings) if trains else serving_flags(settings, card)
     return PlainQuestion(command="train" if trains else "serve", model=model, flags=(*flags, *_flags_wanted(said)))
 
 
@@ -185,16 +193,22 @@ def _positions(model: str) -> int:
 
 def _planned(model: str, said: _PlainLine) -> PlainQuestion:
     """How many cards: the ranking by fewest. Which of several cards: the ranking by time, whatever their number."""
-    settings, most = said.settings, CLUSTER if said.trains else ""
-    order = "--by=cards" if said.card else f"--by={'time' if said.trains else 'speed'}"
-    offers = [f"--gpu={said.card}x{most}" if most else f"--gpu={said.card}"] if said.card else [f"--gpu={c}" for c in said.cards]
+    settings, open_count = said.settings, said.wanted in ("cards", "nodes")
+    most = said.count if not open_count else CLUSTER if said.trains else 1
+    by = "cost" if said.wanted == "cost" else "cards" if open_count else "time" if said.trains else "speed"
+    offers = (
+        [f"--gpu={said.card}x{most}" if most > 1 else f"--gpu={said.card}"] if said.card else [f"--gpu={c}" for c in said.cards]
+    )
     if said.trains:
-        known = [flag for flag in _training_flags(settings) if flag.startswith(("--method", "--seq", "--samples"))]
-        return PlainQuestion(command="plan train", model=model, flags=(*offers, *known, order))
+        return PlainQuestion(
+            command="plan train",
+            model=model,
+            flags=(*(offers or ["--gpu=any"]), *training_flags(settings, plan=True), f"--by={by}"),
+        )
     load = [f"--{flag}={settings[name]}" for name, flag in (("context", "context"), ("concurrency", "users")) if name in settings]
-    fewest = "16" if "dtype" in settings else _bits(settings.get("quant", ""))
+    fewest = "16" if "dtype" in settings else bits_of(settings.get("quant", ""))
     bits = [f"--bits={fewest}"] if fewest in ("16", "8") else []
-    return PlainQuestion(command="plan serve", model=model, flags=(*offers, *load, *bits, order))
+    return PlainQuestion(command="plan serve", model=model, flags=(*offers, *load, *bits, f"--by={by}"))
 
 
 def _shares_the_hosts_memory(card: str) -> bool:
@@ -223,9 +237,9 @@ def _is_open(model: str, said: _PlainLine) -> bool:
     from vramcast.models.names import take_apart
 
     known = {"context", "concurrency"} | ({"batch"} if said.settings.get("batch") == "1" else set())
-    one_way = said.card and said.wanted in ("users", "longest", "speed", "batch")
+    one_way = (bool(said.card) and said.wanted in ("users", "longest", "speed", "batch")) or said.wanted == "kv"
     if said.wanted in ("speed", "longest") and said.card and outgrows(model, said.card, said.count):
-        one_way = ""  # nobody runs it as published there: the page shows the speed and the longest context in each format
+        one_way = False  # nobody runs it as published there: the page shows the speed and the longest context in each format
     if said.settings.keys() - known or one_way or said.wanted == "time":
         return False
     return not artefact_of(model).engine and not take_apart(model).ending
@@ -272,72 +286,10 @@ def _settings(line: str) -> tuple[str, dict[str, str]]:
     """The line without what it says of context, users, engine and types, and what that was."""
     said: dict[str, str] = {}
     for name, pattern in SAID:
-        if name == "quant" and len({_bits(found[0]) for found in pattern.finditer(line)}) > 1:  # q4 or q8: each is shown
+        if name == "quant" and len({bits_of(found[0]) for found in pattern.finditer(line)}) > 1:  # q4 or q8: each is shown
             line, said["open"] = pattern.sub(" ", line), "quant"
         found = pattern.search(line) if name not in said else None
         if found and not (name == "quant" and line[found.end() : found.end() + 1] == ":"):
             said[name] = re.sub(r"\s", "", next(group for group in found.groups() if group))
             line = f"{line[: found.start()]} {line[found.end() :]}"
     return " ".join(line.split()), said
-
-
-def _serving_flags(said: dict[str, str], card: str) -> list[str]:
-    kind = _type_of(said["quant"].lower(), said.get("engine", ""), card) if "quant" in said else ""
-    if re.match(r"I?Q\d", kind) and "engine" not in said and not re.match(r"m\d|apple|mac", card, re.I):
-        said["engine"] = "llama.cpp"  # a type of GGUF files
-    if "batch" in said:
-        said.setdefault("concurrency", said["batch"])
-    flags = [f"--{name}={said[name]}" for name in ("context", "concurrency", "engine") if name in said]
-    flags += [f"--dtype={DTYPES[said['dtype'].lower()[:2]]}"] if "dtype" in said and not kind else []
-    flags += [f"--kv-dtype={said['kv'].lower()}"] if "kv" in said else []
-    return [*flags, *([f"--quant={kind}"] if kind else [])]
-
-
-def _type_of(quant: str, engine: str, card: str) -> str:
-    """The scheme that a word means under an engine: four bits are a GGUF file's under llama.cpp, AWQ's elsewhere."""
-    files = engine.lower().startswith(("llama", "ollama")) or re.match(r"m\d|apple|mac", card, re.I)
-    if re.match(r"4|int4", quant):
-        return "Q4_K_M" if files else "awq"
-    if re.match(r"8", quant):
-        return "Q8_0" if files else "fp8"
-    return FILES.get(quant.upper(), quant.upper()) if re.match(r"i?q\d|qat", quant) else quant
-
-
-def _bits(quant: str) -> str:
-    """The bits of a weight in a word of quantisation: 8 of q8_0, 4 of awq; "" for none."""
-    digit = re.search(r"\d", quant)
-    return digit[0] if digit else "4" if quant else ""
-
-
-_FOUR_BITS = ("4bit", "4-bit", "4bits", "4-bits", "nf4", "int4")
-_EIGHT_BITS = re.compile(r"8[- ]?bits?|int8", re.I)
-
-
-def _method(said: dict[str, str]) -> str:
-    return METHODS.get(said.get("method", ""), said.get("method", "")).lower()
-
-
-def _trains_in(said: dict[str, str]) -> bool:
-    """Whether the training takes its frozen weights in the type that the line says."""
-    four, eight = said["quant"].lower() in _FOUR_BITS, _EIGHT_BITS.fullmatch(said["quant"])
-    return _method(said) in (("", "lora", "qlora") if four else ("", "lora") if eight else ())
-
-
-def _training_flags(said: dict[str, str]) -> list[str]:
-    method = _method(said)
-    if said.get("quant", "").lower() in _FOUR_BITS and method in ("", "lora"):
-        method = "qlora"
-    eight = _EIGHT_BITS.fullmatch(said.get("quant", "")) is not None and method != "qlora"
-    if eight and method in ("", "lora"):
-        method = "lora"  # weights in eight bits are frozen ones: load_in_8bit of the Trainer's programs
-    if said.get("framework", "").lower() == "unsloth" and not method:
-        method = "qlora"  # FastLanguageModel.from_pretrained: load_in_4bit is True by default
-    flags = [f"--method={method}"] if method else []
-    flags += ["--quant=int8"] if eight and method == "lora" else []
-    flags += [f"--seq={said['context']}"] if "context" in said else []
-    flags += [f"--micro-batch={said['batch']}"] if "batch" in said else []
-    flags += [f"--{name}={said[name]}" for name in ("samples", "epochs", "zero") if name in said]
-    flags += ["--fsdp"] if "fsdp" in said else []
-    return flags + (
-        [f"--framework={said['framework'].lower().replace(' ', '_').replace('-', '_')}"] if "framework" in said else []
-    )

@@ -15,6 +15,7 @@ from vramcast.asking.plain_words import ASKING, SAME_SIZE, SIZE_ALONE, SIZED
 
 _WORDS_OF_A_NAME = 4
 _LONGEST_RUN = 6
+_OF_A_CARD = 0.85  # of which weights may fill: an engine takes nine tenths, its cache and buffers a part of that
 _VARIANT = re.compile(r"instruct|chat|it|base|thinking|\d[\d.]*[bt]?", re.IGNORECASE)
 _JOINS = re.compile(r"an?|the|my|on|in|at|to|of|for|with|from|by|and|or|is", re.IGNORECASE)  # words that end no name
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
@@ -28,7 +29,7 @@ class NamedModel(msgspec.Struct, frozen=True):
 
 
 def outgrows(model: str, card: str, count: int) -> bool:
-    """Whether the weights as published are more than so many cards hold; False where model or card is not known."""
+    """Whether the weights as published leave no room on so many cards; False where model or card is not known."""
     from vramcast.errors import VramcastError
     from vramcast.hardware.cards import least_card
     from vramcast.models.quantization import scheme_for, weight_bytes
@@ -36,7 +37,7 @@ def outgrows(model: str, card: str, count: int) -> bool:
 
     try:
         held, found = read_model(model), least_card(card)
-        return weight_bytes(held, scheme_for(held)) > count * found.visible_bytes
+        return weight_bytes(held, scheme_for(held)) > _OF_A_CARD * count * found.visible_bytes
     except VramcastError:
         return False
 

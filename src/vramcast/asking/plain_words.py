@@ -7,7 +7,7 @@ NUMBERS = {
     "a": 1, "an": 1, "my": 1, "the": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "four": 4, "quad": 4, "eight": 8,
     "一": 1, "单": 1, "两": 2, "二": 2, "双": 2, "三": 3, "四": 4, "八": 8,
 }  # fmt: skip
-TRAINS = r"fine[- ]?tun+(?:e|ing|ed)|train(?:ing)?|pre-?train(?:ing)?|grpo|dpo|q?lora|微调|训练|全参"
+TRAINS = r"fine[- ]?tun+(?:e|ing|ed)|train(?:ing)?|pre-?train(?:ing)?|sft|grpo|dpo|kto|orpo|ppo|q?lora|微调|训练|全参"
 RUNS = r"run(?:ning)?|serv(?:e|ing)|load|host|deploy|use|fits?|inference"
 # What stands before, between and behind the names, and says nothing that a flag could.
 ASKING = re.compile(
@@ -16,7 +16,7 @@ ASKING = re.compile(
     needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|models?|llms?|inside|hold|handle|get|
     i'm|or|there|any|are|was|be|not|but|so|like|when|why|runs|into|out|oom|cuda|mem|ram|dose|provide|give|tell|resources?|power|error|
     errors|fails?|crash(?:es)?|concurrently|length|size|gaming|blocks|single|double|dual|possible|works?|during|fully|
-    really|worth|differences?|between|whats|vs|too|large|big|small|tiny|biggest|largest|smallest|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
+    parameters?|params?|embeddings?|reranker|really|worth|differences?|between|whats|vs|too|large|big|small|tiny|biggest|largest|smallest|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
     best|good|better|buy|rent|should|hardware|only|just|have|has|got|i've|this|that|still|even|now|requirements?|
     specs?|minimum|min|recommended|anyone|someone|know|would|about|expect|system|pc|machine|laptop|rig|setup|properly|comfortably|
     {RUNS}|{TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
@@ -45,15 +45,25 @@ SAID = (
     ("context", re.compile(
         r"(?:max[-_ ]?(?:(?:seq(?:uence)?|model)[-_ ]?)?len(?:gth)?|seq(?:uence)?(?:[-_ ]?len(?:gth)?)?|cutoff[-_ ]?len)"
         r"\s*(?:of|[:=])?\s*(\d+(?:\.\d+)?k?)\b", re.I)),
+    ("tokens", re.compile(
+        r"(?:\b(?:on|over|for|with)\s+)?(?<![\w.])(\d+(?:\.\d+)?\s?[tb])\s*(?:个?\s*tokens?\b|的?数据)", re.I)),
+    ("deadline", re.compile(
+        r"\b(?:in|within|under)\s+(\d+\s*(?:d(?:ays?)?|h(?:ours?|rs?)?|weeks?))\b|"
+        r"(?<!\d)(\d+\s*(?:天|小时|周))(?:内|之内|以内|训完)", re.I)),
     ("samples", re.compile(
         r"(?:on |with )?(\d+(?:\.\d+)?\s?[km]?)\s*(?:samples|examples|rows|conversations|条(?:数据|样本)?)", re.I)),
-    ("context", re.compile(r"(?<![\w.-])(\d{1,3}k|1m)(?![\w-])", re.I)),
+    ("context", re.compile(
+        r"(?<![\w.-])(?<!image )(?<!images )(?<!video )(\d{1,3}k|1m)(?![\w-])"
+        r"(?!\s*(?:resolution|images?|videos?|分辨率|图|tokens?\s*/))", re.I)),
     ("context", re.compile(  # not a rate, an answer's length or what is trained on, nor half of 32,768
         r"(?<![\w.,-])(?<!\bon )(?<!generate )(?<!generating )(?<!output )(?<!produce )"
         r"(\d{3,7})[- ]tokens?\b(?!\s*(?:/|per|a|each|every|output|out|input|in|generated)\b|\s*/)", re.I)),
     ("epochs", re.compile(r"(?:for )?(\d+)\s*(?:epochs?|轮)", re.I)),
     ("zero", re.compile(r"(?:deepspeed\s*)?\bzero[- ]?(?:stage[- ]?)?([0-3])\b", re.I)),
     ("fsdp", re.compile(r"\b(fsdp[12]?)\b", re.I)),
+    ("max-num-seqs", re.compile(r"(?<![\w-])(?:--)?max[-_]num[-_]seqs\s*[=:]?\s*(\d+)", re.I)),
+    ("gpu-memory-utilization", re.compile(
+        r"(?<![\w-])(?:--)?gpu[-_](?:memory|mem)[-_]util(?:ization)?\s*[=:]?\s*(0?\.\d+)", re.I)),
     ("host", re.compile(r"host-memory-(\d+)", re.I)),
     ("dtype", re.compile(
         r"(?:\b(?:in|at)\s+)?(?<![\w.-])(fp16|bf16|float16|bfloat16|16[- ]?bits?|half precision|半精度)\b", re.I)),
@@ -63,8 +73,10 @@ SAID = (
     ("engine", re.compile(
         r"(?:\b(?:through|via|using|by)\s+)?\b(vllm|sglang|ollama|llama\.?cpp|tensorrt-llm|trt-llm|transformers)\b", re.I)),
     ("framework", re.compile(r"\b(unsloth|axolotl|llama[- ]factory|torchtune|torchtitan|megatron(?!-)|litgpt)\b(?!/)", re.I)),
+    ("task", re.compile(r"(?<![A-Za-z0-9_-])(grpo|dpo|kto|orpo|ppo)(?![A-Za-z0-9_-])", re.I)),
+    ("rank", re.compile(r"(?:\b(?:lora[-_ ])?(?:rank|r)\s*[=:]\s*|\brank\s+(?:of\s+)?)(\d{1,4})\b", re.I)),
     ("method", re.compile(
-        r"(?<![A-Za-z0-9_-])(qlora|lora|grpo|dpo|全参(?:数)?|全量|full(?=[- ]?(?:fine|param|train)))(?![A-Za-z0-9_-])", re.I)),
+        r"(?<![A-Za-z0-9_-])(qlora|lora|全参(?:数)?|全量|full(?=[- ]?(?:fine|param|train|sft)))(?![A-Za-z0-9_-])", re.I)),
     ("kv", re.compile(
         r"(?<![\w.-])(fp8|q8_0|q4_0|int8)\s*(?:kv[- ]?cache|kv\b)|"
         r"kv[- ]?cache\s*(?:in|at|of|=|as)?\s*(fp8|q8_0|q4_0|int8)", re.I)),
@@ -94,7 +106,14 @@ WANTED = (
         r"how many (?:cards|gpus)|how many (?:blocks|pieces|units) of|how many(?= (?:\d+ ?gb? )?(?:[a-z]+ ?)?[a-z]{0,3}\d)|"
         r"(?:几|多少)\s*(?:张|块|卡)", re.I)),
     ("batch", re.compile(
-        r"(?:max(?:imum)?|largest|biggest)\s+(?:micro[- ]?)?batch(?:[- ]size)?(?! ?[:=]?\s*\d)|最大\s*batch(?:\s*size)?", re.I)),
+        r"(?:max(?:imum)?|largest|biggest)\s+(?:micro[- ]?)?batch(?:[- ]size)?(?! ?[:=]?\s*\d)|最大\s*batch(?:\s*size)?|"
+        r"batch(?:\s*size)?\s*最大(?:是|为|能|可以)?(?:多少|多大)?", re.I)),
+    ("cost", re.compile(
+        r"how much (?:does|would|will|did) it cost(?: to)?|what (?:does|would|will) it cost(?: to)?|\bcosts?\b|"
+        r"(?:要|需要)?花?多少钱|费用|成本", re.I)),
+    ("kv", re.compile(
+        r"(?:size of (?:the |a )?)kv[- ]?cache(?: of)?|kv[- ]?cache size(?: of)?|"
+        r"how (?:big|large|much) is (?:the )?kv[- ]?cache|kv ?(?:缓存|cache)(?:大小|多大)", re.I)),
     ("time", re.compile(
         r"how (?:long|many (?:hours|days))(?: (?:does|will|would|to|it|take|takes|for))*(?= .*(?:train|tun|pretrain))|"
         r"要?多久|多长时间", re.I)),

@@ -58,7 +58,10 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     name = path.name if path is not None else ""
     kinds = kinds_of(data, name, folder=path.parent if path is not None else None)
     kind = taken_for(kinds)
-    asked = plain_question(what) if kind is None and path is None and what != "-" else None
+    typed = path is None and what != "-" and (kind is None or _is_in_words(what, kind))
+    asked = plain_question(what) if typed else None
+    if asked is not None and kind is not None and not any(flag.startswith("--gpu") for flag in asked.flags):
+        asked = None
     if asked is not None:
         command = [*_with(asked, rest), *rest]
         click.echo(spoken()("plain-asked-as", line=printable(shlex.join(["vramcast", *command]))), err=True)
@@ -70,6 +73,11 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     if path is None:
         sys.stdin = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
     return _said(kind, what if path is not None else "-", rest)
+
+
+def _is_in_words(what: str, kind: Kind) -> bool:
+    """Whether a command goes on in a person's words: ``ollama run qwen3:30b on a mac mini m4 16gb``."""
+    return kind.what == "a command line" and re.search(r"\s(?:on|auf|with|在)\s", what) is not None and " -" not in what
 
 
 def _with(asked: PlainQuestion, rest: Sequence[str]) -> list[str]:

@@ -247,13 +247,19 @@ def _agreeing(name: str) -> tuple[Accelerator, ...]:
     if called:
         return tuple(sorted(called, key=lambda part: part.sold_bytes))
     spoken = take_apart(name)
-    parts = [part for part in catalogue().values() if spoken.key in part.keys]
+    parts = _of_blackwell(spoken.key) if "blackwell" in lowered else []
+    parts = parts or [part for part in catalogue().values() if spoken.key in part.keys]
     parts = _closest_size(parts, spoken.size) if spoken.size else [part for part in parts if not part.rare] or parts
     parts = [part for part in parts if re.search(rf"\b{spoken.socket}\b", part.name.lower())] or parts if spoken.socket else parts
     for form in {"pcie": ("pcie", "nvl")}.get(spoken.form, (spoken.form,)):
         parts = [part for part in parts if form and part.form == form] or parts
     parts = [part for part in parts if part.memory_type.lower() == spoken.memory_type] or parts
     return tuple(sorted(parts, key=lambda part: (part.sold_bytes, _FORM_ORDER[part.form])))
+
+
+def _of_blackwell(key: str) -> list[Accelerator]:
+    """The RTX PRO of a number that people say without its PRO: an RTX 6000 Blackwell is no Quadro RTX 6000."""
+    return [part for part in catalogue().values() if f"pro{key}" in part.keys]
 
 
 def _closest_size(parts: list[Accelerator], size: float) -> list[Accelerator]:
