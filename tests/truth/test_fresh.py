@@ -53,7 +53,7 @@ def test_looks_in_bytes_keep_what_was_forecast() -> None:
 
 def test_fresh_serving_rows_are_asked() -> None:
     found = evaluate([TRUTH / "fresh" / "serving.jsonl"])
-    assert found.rows == 343
+    assert found.rows == 356
     assert len(found.judgements) >= 0.9 * found.rows
     weights = next(s for s in found.scores() if s.group == "all" and s.measure == "weights")
     assert weights.median_error is not None and weights.median_error < 0.01
