@@ -10,12 +10,12 @@ from typing import Any
 from vramcast.errors import QuestionError
 from vramcast.reading.beside import path_from, texts_beside
 from vramcast.reading.python_options import with_options
-from vramcast.reading.training import markdown, model_names, objectives, shared
+from vramcast.reading.training import markdown, objectives, shared
 from vramcast.reading.training.accelerate import without_launcher
+from vramcast.reading.training.configuration import apply_configuration
 from vramcast.reading.training.formats import (
     BESIDE,
     by_rules,
-    embedded,
     finish_format,
     format_of,
     format_of_flags,
@@ -23,7 +23,7 @@ from vramcast.reading.training.formats import (
     settle,
     sure_of,
 )
-from vramcast.reading.training.hydra import composed, interpolated
+from vramcast.reading.training.hydra import composed
 from vramcast.reading.training.keys import OPEN, flat, underscored
 from vramcast.reading.training.mappings import SCRIPTS, contents, mapping_of, parsed
 from vramcast.reading.training.pins import note_names, note_pins
@@ -46,8 +46,6 @@ _LENGTHS = (
     "cutoff_len", "max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length", "model_max_length", "max_length",
     "sequence_len", "block_size", "max_len",
 )  # fmt: skip
-_OF_ONE_FORMAT = 4  # keys of a section that make it one of its neighbour's format
-_POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 
 
 def read_training_files(paths: tuple[str, ...], capability: tuple[int, int] | None = None) -> Settings:
@@ -83,11 +81,11 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
     if path.suffix in (".py", *SCRIPTS):
         note_pins(settings, text, path.name)
     if path.suffix == ".py":
-        return _from_program(text, settings, path.name, path.parent)
+        return [*_from_program(text, settings, path.name, path.parent), *read_pointed(settings, path.parent)]
     if path.suffix.lower() in MARKDOWN or (str(path) == "-" and markdown.training_in(text).because):
         return _from_markdown(text, settings, path, above)
     if path.suffix == ".ipynb":
-        return _from_notebook(text, settings, path, above)
+        return [*_from_notebook(text, settings, path, above), *read_pointed(settings, path.parent)]
     if str(path) == "-" and (found := _from_pasted(text, settings, above)):
         return found
     if path.suffix in SCRIPTS or text.startswith("#!"):
@@ -95,7 +93,7 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
     mapping = parsed(path, text)
     if "defaults" in mapping and path.suffix in (".yaml", ".yml"):
         mapping = composed(mapping, texts_beside(path.parent), settings)
-    name = _apply(mapping, settings, where=path.name)
+    name = apply_configuration(mapping, settings, where=path.name)
     return [name, *read_pointed(settings, path.parent)]
 
 
@@ -188,13 +186,13 @@ def _from_markdown(text: str, settings: Settings, path: Path, above: tuple[Path,
         absent = [file for file in command.files if existing_path(path.parent / file) is None]
         formats = _from_command(command, settings, path, (*above, path))
         if absent and shown.configuration:  # the page shows what the file holds
-            formats.append(_apply(shown.configuration, settings, where=f"{path.name}: its block of settings"))
+            formats.append(apply_configuration(shown.configuration, settings, where=f"{path.name}: its block of settings"))
             settings.unread[:] = [line for line in settings.unread if not line.startswith(tuple(absent))]
         return formats
     if shown.program:
         return _from_program(shown.program, settings, path.name, path.parent)
     if shown.configuration:
-        return [_apply(shown.configuration, settings, where=path.name), *read_pointed(settings, path.parent)]
+        return [apply_configuration(shown.configuration, settings, where=path.name), *read_pointed(settings, path.parent)]
     raise QuestionError(f"{path.name} has no fenced block that trains: give the command or the configuration itself")
 
 
@@ -214,7 +212,7 @@ def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...], *, wher
     with suppress(QuestionError):
         form = mapping_of(text, "")
     if form:
-        return [_apply(form, settings, where=where), *read_pointed(settings, Path())]
+        return [apply_configuration(form, settings, where=where), *read_pointed(settings, Path())]
     return _from_command(read_command(text), settings, Path(where), (*above, Path("-")))
 
 
@@ -235,48 +233,6 @@ def _looks_like_command(text: str) -> bool:
     """Whether a text has a line of a command with flags."""
     command = re.search(r"^[ \t]*(?:[\w./-]+=\S* )*[\w./-]+ [^\n]*--?[A-Za-z]", text, re.M)
     return command is not None or len(re.findall(r"^[ \t]*--[a-z][\w-]+(?: \S+)? *\\?$", text, re.M)) > _ARGUMENTS
-
-
-def _apply(mapping: dict[str, Any], settings: Settings, *, where: str, otherwise: str = "") -> str:
-    """Read a configuration; ``otherwise``: the format that stands for keys of none known. Returns the format."""
-    inline = mapping.get("deepspeed")
-    if isinstance(inline, dict):
-        pointed = next(iter(inline.values())) if set(inline) <= _POINTERS and len(inline) == 1 else inline
-        settings.put("file.deepspeed", pointed, f"{where}: deepspeed")
-        mapping = {key: value for key, value in mapping.items() if key != "deepspeed"}
-    keys = interpolated(underscored(flat(mapping)))
-    model_names.note(settings, keys, where)
-    name = _format_or(keys, where, otherwise)
-    if name != "shared" or (found := embedded(mapping)) is None:
-        by_rules(name, keys, settings, where=where)
-        return name
-    section, inner = found
-    name = format_of(inner, where=where)
-    objectives.objective_named(settings, section.rpartition(".")[2], f"{where}: {section}")
-    by_rules(name, inner, settings, where=f"{where}: {section}")
-    taken = [f"{section}.", *_further(mapping, section, name, settings, where)]
-    shared.read(settings, {key: value for key, value in keys.items() if not key.startswith(tuple(taken))}, where=where)
-    return name
-
-
-def _further(mapping: dict[str, Any], section: str, name: str, settings: Settings, where: str) -> list[str]:
-    """Further sections of the same format, which are read too (TRL's arguments of model and training apart): their prefixes."""
-    rules, found = rules_of(name).RULES, []
-    for key, value in mapping.items():
-        inner = flat(value) if isinstance(value, dict) and key != section.partition(".")[0] else {}
-        if len(rules.keys() & inner.keys()) >= _OF_ONE_FORMAT:
-            by_rules(name, inner, settings, where=f"{where}: {key}")
-            found.append(f"{key}.")
-    return found
-
-
-def _format_or(keys: dict[str, Any], where: str, otherwise: str) -> str:
-    try:
-        return format_of(keys, where=where)
-    except QuestionError:
-        if not otherwise:
-            raise
-        return otherwise
 
 
 def _from_command(command: Command, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
@@ -389,7 +345,7 @@ def _from_written(command: Command, settings: Settings, path: Path) -> list[str]
             mapping = mapping_of(texts[name], name)
         if mapping:
             own = command.program or "huggingface"
-            formats.append(_apply(mapping, settings, where=f"{path.name}: {name}", otherwise=own))
+            formats.append(apply_configuration(mapping, settings, where=f"{path.name}: {name}", otherwise=own))
             command.files[:] = [file for file in command.files if not file.endswith(name)]
             if str(settings.get("file.deepspeed", "")).endswith(name):
                 settings.drop("file.deepspeed")

@@ -155,7 +155,8 @@ def format_of(keys: dict[str, Any], *, where: str) -> str:
     if best == "huggingface":  # its keys are LLaMA-Factory's and ms-swift's too: two of their own decide
         best = max(("llama_factory", "ms_swift"), key=lambda name: scores[name])
         best = best if scores[best] >= 2 else "huggingface"
-    if scores[best] <= 1 and shared.marks(keys) >= shared.FEWEST:
+    marks = shared.marks(keys)
+    if scores[best] <= 1 and (marks >= shared.FEWEST or (marks and best in _BY_FILE)):
         # one key may be anybody's: the rules that read more of the file decide
         own = sum(key in rules_of(best).RULES for key in keys) if scores[best] else 0
         if own <= sum(shared.rule_of(key) is not None for key in keys):

@@ -22,8 +22,11 @@ from vramcast.reading.training.example_scripts import (
 )
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
 from vramcast.reading.training.objectives import lengths, loss_type, objective, preference, run_named
+from vramcast.reading.training.peft_config import TARGETS as PEFT_TARGETS
+from vramcast.reading.training.peft_config import TYPES as PEFT_TYPES
 from vramcast.reading.training.pins import settle_release
 from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.training.adapters.kinds import KINDS
 
 NAME = "Hugging Face TrainingArguments"
 # The last two lines are TRL's own: its trainers' configurations and ModelConfig.
@@ -320,6 +323,7 @@ def finish(settings: Settings) -> None:
         settle_release(settings)
         settings.drop("library.trl")
         adapters(settings)
+        settings.drop("model.handed")
         lengths(settings)
         return
     framework = "trl" if _is_trl(settings) else "hf_trainer"
@@ -327,7 +331,11 @@ def finish(settings: Settings) -> None:
     settings.put("framework", framework, "the keys of this file")
     settle_release(settings)
     settings.default("micro_batch", 8, "TrainingArguments: per_device_train_batch_size 8")
+    handed = settings.get("model.handed")
+    settings.drop("model.handed")
     if framework == "trl":
+        by_name = settings.get("options.task") == "grpo"  # GRPOTrainer(model="org/name"), as its documentation writes it
+        settings.put("options.given_loaded", True if handed and not by_name else None, str(handed))
         settings.default("seq", 1024, "TRL: max_length 1024")
         if settings.get("options.autocast") is not False:
             off = settings.get("off.bfloat16") and settings.get("framework") == "trl"  # Unsloth follows the model's own type
@@ -355,6 +363,10 @@ def adapters(settings: Settings, *, rank: int = 8) -> None:
     """The method from what was said of adapters and quantisation."""
     if settings.get("adapter.rank") == 0:  # how DeepSpeed-Chat, verl and EasyR1 say that every weight is trained
         settings.replace("adapter.on", False, settings.because["adapter.rank"])
+    if settings.get("method") in {*KINDS, *PEFT_TYPES.values()} - {"lora", "qlora"}:  # a kind with sizes of its own
+        settings.drop("adapter.on")
+        settings.put("adapter.targets", ("q_proj", "v_proj") if settings.get("method") in KINDS else None, PEFT_TARGETS)
+        return
     said = settings.values.keys() | settings.opened.keys()  # a rank that a variable holds is one
     on = settings.get("adapter.on", bool({"adapter.rank", "adapter.targets"} & said))
     kind = settings.get("quant.kind")
@@ -368,7 +380,7 @@ def adapters(settings: Settings, *, rank: int = 8) -> None:
         "method", "qlora" if quantised else "lora", settings.because.get("quant" if quantised else "adapter.rank", "PEFT")
     )
     settings.default("adapter.rank", rank, "default rank")
-    settings.default("adapter.targets", ("q_proj", "v_proj"), "PEFT: q_proj and v_proj of most families")
+    settings.default("adapter.targets", ("q_proj", "v_proj"), PEFT_TARGETS)
 
 
 def evaluation(settings: Settings) -> None:

@@ -8,12 +8,13 @@ from vramcast.training.adapters.kinds import KINDS
 
 NAME = "PEFT adapter_config.json"
 SIGNATURE = frozenset({"peft_type", "target_modules", "base_model_name_or_path", "task_type"})
-_TYPES = {"prompt_tuning": "prompt", "prefix_tuning": "prefix", "p_tuning": "p_tuning", "ln_tuning": "ln_tuning"}
+TYPES = {"prompt_tuning": "prompt", "prefix_tuning": "prefix", "p_tuning": "p_tuning", "ln_tuning": "ln_tuning"}
+TARGETS = "PEFT: q_proj and v_proj of most families"
 
 
 def _type(settings: Settings, value: Any, because: str) -> None:
     word = str(value).lower()
-    settings.put("method", _TYPES.get(word, word), because)
+    settings.put("method", TYPES.get(word, word), because)
 
 
 def _dora(settings: Settings, value: Any, because: str) -> None:
@@ -54,4 +55,4 @@ def finish(settings: Settings) -> None:
     """PEFT's default targets."""
     settings.put("framework", "hf_trainer", "a PEFT configuration by itself")
     if settings.get("method") in KINDS:
-        settings.put("adapter.targets", ("q_proj", "v_proj"), "PEFT: q_proj and v_proj of most families")
+        settings.put("adapter.targets", ("q_proj", "v_proj"), TARGETS)

@@ -48,6 +48,15 @@ def marks(keys: Iterable[str]) -> int:
     return len(found) if sized or ("adapter.rank" in found and len(found) >= FEWEST) else 0
 
 
+def mark_of(key: str) -> str:
+    """What a key by its last name says of a step or of how it learns (``batch``, ``seq``, ``learning_rate``); "" for nothing."""
+    leaf = key.lower().replace("-", "_").rpartition(".")[2]
+    rule = rule_of(leaf)
+    if isinstance(rule, tuple) and rule[0] in _MARKS:
+        return "batch" if rule[0] in _SIZES - {"accumulate"} else rule[0]
+    return leaf if _PHRASES.fullmatch(leaf) else ""
+
+
 def read(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
     """Read every key of a file by the names that programs share; the rest is told as unread, in one line."""
     rest: list[str] = []
@@ -136,6 +145,11 @@ def together(settings: Settings, where: str) -> None:
         settings.unread.append(f"batch_size ({settings.get('size.any')} answers of a step: how many a card takes is not said)")
     elif size := settings.get("size.any"):  # beside a micro-batch the whole, by itself what a card takes at once
         settings.put("global_batch" if settings.get("micro_batch") else "micro_batch", size, f"{where}: batch_size")
+    if settings.get("off.deepspeed") and "file.deepspeed" in settings.values:
+        settings.overruled.append(
+            f"{settings.because['file.deepspeed'].rsplit(': ', 1)[-1]} ({settings.because['off.deepspeed']})"
+        )
+        settings.drop("file.deepspeed")
     if settings.get("host.asked"):  # DeepSpeed-Chat, get_train_ds_config: both on the host
         if settings.get("zero") is None:
             settings.unread.append("offload (of what, it does not say)")
@@ -157,6 +171,7 @@ def together(settings: Settings, where: str) -> None:
         "cards.nodes",
         "cards.all",
         "host.asked",
+        "off.deepspeed",
         "tokens.at_once",
     )
 

@@ -5,8 +5,10 @@ from typing import Any
 
 from vramcast.reading.training import huggingface
 from vramcast.reading.training.idle_keys import of_quantised_weights
-from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, text, whole
+from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, text, when, whole
+from vramcast.reading.training.peft_config import TYPES as PEFT_TYPES
 from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.training.adapters.kinds import KINDS
 from vramcast.training.optimizers.rules import optimizer as known_optimizer
 
 _PRECISIONS = {
@@ -19,6 +21,7 @@ ELSEWHERE = frozenset(
     generation inference infer sampling sampler rollout vllm sglang reward reward_model critic ref reference teacher draft judge
     eval evaluation validation val test tokenizer wandb logging logger checkpoint checkpoints ckpt server serving orchestrator env
     scheduler lr_scheduler resources benchmark profiling profiler callbacks metrics vision_config vision_model speculative
+    compression pruning export deployment
     """.split()  # noqa: SIM905
 )
 # The same as a part of a section's name (actor_infer, inference_engine, teacher_args).
@@ -26,6 +29,10 @@ _ELSEWHERE_WORDS = frozenset(
     """
     infer inference rollout rollouts generator generation sampling reward critic teacher judge eval evaluation vllm sglang
     """.split()  # noqa: SIM905
+)
+# Folders of a program's own, which are no organisation of the hub.
+_OWN_PLACE = re.compile(
+    r"(?:outputs?|checkpoints?|models?|runs?|results?|saved?_?models?|weights|artifacts|data|logs|ckpts?)/", re.I
 )
 _OF_SEVERAL = ("actor_rollout_ref",)  # a section of several roles, each in a section of its own below
 
@@ -96,6 +103,28 @@ def sharding(settings: Settings, value: Any, because: str) -> None:
         settings.put("framework", "megatron", because)
 
 
+def deepspeed_file(settings: Settings, value: Any, because: str) -> None:
+    """A DeepSpeed file by its path, which is read where it lies beside; a word tells a stage. Raises ValueError for others."""
+    if isinstance(value, str) and value.endswith((".json", ".yaml", ".yml")):
+        settings.put("file.deepspeed", value, because)
+    elif isinstance(value, str) and value not in UNSET:
+        sharding(settings, value, because)
+    elif flag(value):
+        raise ValueError("which stage of ZeRO it is, a switch does not say")
+
+
+def adapter_kind(settings: Settings, value: Any, because: str) -> None:
+    """A kind of adapter by PEFT's name: LoRA switches adapters on, another kind is the method."""
+    word = re.sub(r"[-_ ]", "_", str(value).lower()).replace("p_tuning_v2", "prefix_tuning")
+    if word in ("lora", "qlora"):
+        settings.put("adapter.on", True, because)
+        settings.put("quant", "nf4" if word == "qlora" else None, because)
+    elif (found := PEFT_TYPES.get(word, word)) in {*KINDS, *PEFT_TYPES.values()}:
+        settings.put("method", found, because)
+    elif value not in UNSET:
+        raise ValueError("no kind of adapter of PEFT")
+
+
 def _fsdp(settings: Settings, value: Any, because: str) -> None:
     if flag(value):
         settings.put("fsdp", 1, because)
@@ -115,6 +144,14 @@ def _model(settings: Settings, value: Any, because: str) -> None:
     word = str(value)
     if "/" in word or re.search(r"\d+(?:\.\d+)?[bm]\b", word.lower()):
         settings.put("model", word, because)
+
+
+def _of_hub(settings: Settings, value: Any, because: str) -> None:
+    """``model.checkpoint: org/name`` of the hub; a path or a file below that key is the program's own, where training goes on."""
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w-]*/[A-Za-z][\w.-]*", value) and not _OWN_PLACE.match(value):
+        settings.put("model", value, because)
+    elif value not in UNSET:
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} (a checkpoint of the program's own)")
 
 
 def _named(settings: Settings, value: Any, because: str) -> None:
@@ -176,12 +213,15 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
     (("adapter.dropout", number), "lora_dropout"),
     (("adapter.dora", flag), "use_dora dora lora_dora enable_dora"),
+    (adapter_kind, "peft_type"),
+    (("adapter.sizes.num_virtual_tokens", whole), "num_virtual_tokens"),
     (targets, "lora_target_modules target_modules lora_target"),
     (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora lora_enable"),
     (huggingface.four_bit, "load_in_4bit use_4bit use_qlora qlora use_4bit_quantization load_4bit q_lora"),
     (huggingface.eight_bit, "load_in_8bit use_8bit use_8bit_quantization load_8bit"),
-    (("quant.kind", text), "bnb_4bit_quant_type quant_type"),
-    (("options.double_quant", flag), "bnb_4bit_use_double_quant double_quant use_double_quant use_nested_quant"),
+    (("quant.kind", text), "bnb_4bit_quant_type quant_type bnb_quant_type"),
+    (("options.double_quant", flag), "bnb_4bit_use_double_quant double_quant use_double_quant use_nested_quant "
+     "bnb_double_quant bnb_use_double_quant bnb_4bit_double_quant"),
     (huggingface.bits, "bits quantization_bit quant_bits"),
     (_quantised, "quant quantization quantize quantization_mode load_in base_quantization"),
     (checkpointing, "gradient_checkpointing activation_checkpointing enable_gradient_checkpointing checkpoint_activations "
@@ -199,7 +239,9 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
      "use_flash_attention_2"),
     (_stage, "zero_stage deepspeed_stage ds_stage zero_optimization_stage ds_zero_stage"),
     (sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type distributed_backend "
-     "distributed_training_framework deepspeed_config deepspeed_config_file"),
+     "distributed_training_framework"),
+    (deepspeed_file, "deepspeed_config deepspeed_config_file deepspeed_config_path deepspeed"),
+    (("off.deepspeed", when(None, True)), "use_deepspeed enable_deepspeed"),
     (_fsdp, "enable_fsdp use_fsdp"),
     (("host.asked", flag), "offload"),
     (("compile", flag), "torch_compile compile_model use_torch_compile compile"),
@@ -237,7 +279,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
      "gpu_per_node policy_num_gpus_per_node"),
     (("cards.nodes", whole), "nnodes num_nodes actor_num_nodes n_nodes policy_num_nodes"),
-    (("cards.all", whole), "num_gpus world_size num_processes n_gpus"),
+    (("cards.all", whole), "num_gpus world_size num_processes n_gpus gpu_count"),
     (("cards.all", _listed), "gpus"),
 )  # fmt: skip
 RULES: dict[str, Rule] = {name: rule for rule, line in _NAMES for name in line.split()}
@@ -279,7 +321,8 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"(?:use_)?(?:lora|peft)(?:_config|_args)?", frozenset({"enabled", "enable"}), ("adapter.on", flag)),
     (r"(?:bf16|bfloat16)", frozenset({"enabled", "enable"}), _switched("bfloat16")),
     (r"(?:fp16|float16)", frozenset({"enabled", "enable"}), _switched("float16")),
-    (r"zero\w*", frozenset({"stage"}), _stage),
+    (r"zero\w*|deepspeed\w*", frozenset({"stage"}), _stage),
+    (r"model", frozenset({"checkpoint", "pretrained"}), _of_hub),
     (r"(?:model|actor|policy|base)", frozenset({"path", "name", "base", "id", "name_or_path"}), _model),
     (r"(?:activation_checkpoint\w*|gradient_checkpoint\w*|ac|recompute)", frozenset({"mode", "freq", "enabled"}), checkpointing),
     (r"optimizer\w*|optim", frozenset({"name", "type", "_target_"}), optimizer),
@@ -287,7 +330,8 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"(?:model|training|train)", frozenset({"dtype"}), ("param_dtype", _float_type)),
     (r"compile", frozenset({"enable", "enabled"}), ("compile", flag)),
     (r"distributed|train|training", frozenset({"compile"}), ("compile", flag)),
-    (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), sharding),
+    (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), deepspeed_file),
+    (r"peft\w*|adapter\w*", frozenset({"method", "type", "peft_type", "adapter_type"}), adapter_kind),
     (r"model", frozenset({"dim"}), ("shape.hidden", whole)),
     (r"\w*moe\w*|router|experts", frozenset({"top_k", "topk"}), ("shape.active", whole)),
     (r"fsdp\w*", frozenset({"enable", "enabled"}), _fsdp),
