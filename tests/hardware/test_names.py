@@ -145,6 +145,8 @@ def test_macs_and_chinese_names() -> None:
     assert find_accelerator("mac studio m2 ultra 192gb").id == "apple-m2-ultra-192"
     assert find_accelerator("华为昇腾910B").id == "ascend-910b"
     assert find_accelerator("RTX 6000 Blackwell").id == "rtx-pro-6000-bw"
+    assert find_accelerator("RTX A6000 Ada").id == "rtx-6000-ada"
+    assert [card.id for card in parse_gpus("2080ti 22gx2").cards] == ["rtx-2080-ti-22gb"] * 2
     assert find_accelerator("5090 Blackwell").id == "rtx-5090"
     assert find_accelerator("RTX 6000").id == "quadro-rtx-6000"
     with pytest.raises(QuestionError, match="which chip and memory"):

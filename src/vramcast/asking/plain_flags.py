@@ -18,6 +18,7 @@ _OF_VLLM = ("max-num-seqs", "gpu-memory-utilization")
 def serving_flags(said: dict[str, str], card: str) -> list[str]:
     if any(name in said for name in _OF_VLLM):
         said.setdefault("engine", "vllm")
+    cache = _cache_type(said, card)
     kind = type_of(said["quant"].lower(), said.get("engine", ""), card) if "quant" in said else ""
     if re.match(r"I?Q\d", kind) and "engine" not in said and not re.match(r"m\d|apple|mac", card, re.I):
         said["engine"] = "llama.cpp"  # a type of GGUF files
@@ -25,14 +26,28 @@ def serving_flags(said: dict[str, str], card: str) -> list[str]:
         said.setdefault("concurrency", said["batch"])
     flags = [f"--{name}={said[name]}" for name in ("context", "concurrency", "engine") if name in said]
     flags += [f"--dtype={DTYPES[said['dtype'].lower()[:2]]}"] if "dtype" in said and not kind else []
-    flags += [f"--kv-dtype={said['kv'].lower()}"] if "kv" in said else []
+    flags += [f"--kv-dtype={cache}"] if cache else []
     flags += [f"--quant={kind}"] if kind else []
     return [*flags, *(f"--{name}={said[name]}" for name in _OF_VLLM if name in said)]
 
 
+def _cache_type(said: dict[str, str], card: str) -> str:
+    """The type of the cache under an engine; four bits are llama.cpp's, whose servers alone have them."""
+    word = said.get("kv", "").lower()
+    if word.startswith(("q4", "4")):
+        said.setdefault("engine", "llama.cpp")
+    files = _takes_files(said.get("engine", ""), card)
+    return "q4_0" if word.startswith(("q4", "4")) else ("q8_0" if files else "fp8") if word.startswith(("q8", "8")) else word
+
+
+def _takes_files(engine: str, card: str) -> bool:
+    """Whether GGUF files run there: under llama.cpp and its kin, which is what runs on Apple's chips."""
+    return engine.lower().startswith(("llama", "ollama")) or re.match(r"m\d|apple|mac", card, re.I) is not None
+
+
 def type_of(quant: str, engine: str, card: str) -> str:
     """The scheme that a word means under an engine: four bits are a GGUF file's under llama.cpp, AWQ's elsewhere."""
-    files = engine.lower().startswith(("llama", "ollama")) or re.match(r"m\d|apple|mac", card, re.I)
+    files = _takes_files(engine, card)
     if re.match(r"4|int4", quant):
         return "Q4_K_M" if files else "awq"
     if re.match(r"8", quant):

@@ -7,7 +7,10 @@ NUMBERS = {
     "a": 1, "an": 1, "my": 1, "the": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "four": 4, "quad": 4, "eight": 8,
     "一": 1, "单": 1, "两": 2, "二": 2, "双": 2, "三": 3, "四": 4, "八": 8,
 }  # fmt: skip
-TRAINS = r"fine[- ]?tun+(?:e|ing|ed)|train(?:ing)?|pre-?train(?:ing)?|sft|grpo|dpo|kto|orpo|ppo|q?lora|微调|训练|全参"
+TRAINS = (
+    r"fine[- ]?tun+(?:e|ing|ed)|train(?:ing)?|pre-?train(?:ing)?|(?<![a-z])(?:sft|grpo|dpo|kto|orpo|ppo)(?![a-z])"
+    r"|q?lora|微调|训练|全参"
+)
 RUNS = r"run(?:ning)?|serv(?:e|ing)|load|host|deploy|use|fits?|inference"
 # What stands before, between and behind the names, and says nothing that a flag could.
 ASKING = re.compile(
@@ -16,7 +19,7 @@ ASKING = re.compile(
     needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|models?|llms?|inside|hold|handle|get|
     i'm|or|there|any|are|was|be|not|but|so|like|when|why|runs|into|out|oom|cuda|mem|ram|dose|provide|give|tell|resources?|power|error|
     errors|fails?|crash(?:es)?|concurrently|length|size|gaming|blocks|single|double|dual|possible|works?|during|fully|
-    parameters?|params?|embeddings?|reranker|really|worth|differences?|between|whats|vs|too|large|big|small|tiny|biggest|largest|smallest|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
+    parameters?|params?|embeddings?|reranker|faster|slower|really|worth|differences?|between|whats|vs|too|large|big|small|tiny|biggest|largest|smallest|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
     best|good|better|buy|rent|should|hardware|only|just|have|has|got|i've|this|that|still|even|now|requirements?|
     specs?|minimum|min|recommended|anyone|someone|know|would|about|expect|system|pc|machine|laptop|rig|setup|properly|comfortably|
     {RUNS}|{TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
@@ -78,8 +81,8 @@ SAID = (
     ("method", re.compile(
         r"(?<![A-Za-z0-9_-])(qlora|lora|全参(?:数)?|全量|full(?=[- ]?(?:fine|param|train|sft)))(?![A-Za-z0-9_-])", re.I)),
     ("kv", re.compile(
-        r"(?<![\w.-])(fp8|q8_0|q4_0|int8)\s*(?:kv[- ]?cache|kv\b)|"
-        r"kv[- ]?cache\s*(?:in|at|of|=|as)?\s*(fp8|q8_0|q4_0|int8)", re.I)),
+        r"(?<![\w.-])(fp8|q8(?:_0)?|q4(?:_0)?|int8|[48][- ]?bits?)\s*(?:kv[- ]?cache|kv\b)|"
+        r"kv[- ]?cache\s*(?:in|at|of|=|as)?\s*(fp8|q8(?:_0)?|q4(?:_0)?|int8|[48][- ]?bits?)", re.I)),
     ("quant", re.compile(
         r"(?<![\w.-])((?:i?q\d(?:_[a-z0-9]+)*)|fp8|awq(?=-int4)|gptq(?=-int[48])|awq|gptq|nf4|int[48]|[48][- ]?bits?|qat)"
         r"(?:-int[48])?(?![\w.-])", re.I)),

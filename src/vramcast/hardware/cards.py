@@ -248,7 +248,8 @@ def _agreeing(name: str) -> tuple[Accelerator, ...]:
         return tuple(sorted(called, key=lambda part: part.sold_bytes))
     spoken = take_apart(name)
     parts = _of_blackwell(spoken.key) if "blackwell" in lowered else []
-    parts = parts or [part for part in catalogue().values() if spoken.key in part.keys]
+    key = re.sub(r"^a(?=[456]\d00ada$)", "", spoken.key)  # an A6000 Ada is what people call an RTX 6000 Ada
+    parts = parts or [part for part in catalogue().values() if key in part.keys]
     parts = _closest_size(parts, spoken.size) if spoken.size else [part for part in parts if not part.rare] or parts
     parts = [part for part in parts if re.search(rf"\b{spoken.socket}\b", part.name.lower())] or parts if spoken.socket else parts
     for form in {"pcie": ("pcie", "nvl")}.get(spoken.form, (spoken.form,)):
@@ -344,7 +345,8 @@ def _counted(item: str) -> tuple[str, int | None]:
         return item, None
     patterns = (r"\s*(?P<count>\d+)\s*[x*\u00d7]\s*(?P<name>.+)", r"\s*(?P<name>.+?)\s*[x*:\u00d7]\s*(?P<count>\d+)\s*")
     matches = [match for pattern in patterns if (match := re.fullmatch(pattern, item, re.IGNORECASE))]
-    named = [match for match in matches if fitting(_SLICE.sub("", match["name"]))] or [m for m in matches if is_size(m["name"])]
+    named = [match for match in matches if fitting(_SLICE.sub("", match["name"]))]
+    named = named or [m for m in matches if is_size(m["name"]) or _rebuilt(m["name"])]
     return (named[0]["name"], int(named[0]["count"])) if named else (item, None)
 
 
