@@ -219,3 +219,41 @@ def test_a_pipe_of_ones_own_process_is_no_network() -> None:
     with pytest.raises((ConnectionResetError, EOFError, BrokenPipeError)) as caught:
         first.recv()
     assert not is_network(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "rate"),
+    [
+        (['{"sampling_rate": 22050}', "x = 3"], 22_050),
+        (["sample_rate = 16000", "sr: 16000"], 16_000),
+        (["sampling_rate: 22050", "target_sr=16000"], None),
+        (["sampling_rate=rate", "usr = 16000"], None),
+    ],
+)
+def test_sounds_have_the_one_rate_that_a_program_names(texts: list[str], rate: int | None) -> None:
+    assert local_files.rate_of(texts) == rate
+
+
+_SOUNDS = """
+import wave, torch
+sampling_rate = 8000
+class Sounds(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, number):
+        with wave.open(open(f"sounds/{number}.wav", "rb")) as sound:
+            assert sound.getframerate() == 8000
+            return torch.frombuffer(bytearray(sound.readframes(100)), dtype=torch.int16)
+for batch in torch.utils.data.DataLoader(Sounds(), batch_size=4, num_workers=1):
+    assert batch.shape == (4, 100) and batch.max() == 1
+"""
+
+
+def test_what_a_loaders_worker_makes_up_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = trace_text(tmp_path, _SOUNDS + STEPS).result
+    assert (result.error, result.steps, result.written_files) == ("", 2, 0)
+    told = [note for note in result.notes if note.startswith("sounds: ")]
+    assert told == [
+        "sounds: sounds that are not here are made up, of 10 seconds at 8,000 samples a second, the rate that the program names"
+    ]

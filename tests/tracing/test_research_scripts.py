@@ -15,6 +15,13 @@ _ASKS = """
 import os, sys, torch, urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "site-packages"))
 import an_older_library
+from an_older_library.part import moved_inside
+assert moved_inside() == "from another package"
+import torch.utils.model_zoo as model_zoo
+from torch.utils.data.dataset import T_co
+from vramcast.tracing.execution.stand_ins.older_forms import model_urls
+address = model_urls["resnet50"].replace("https://download.pytorch.org", "http://127.0.0.1:9")
+torch.nn.Linear(4, 4).load_state_dict(model_zoo.load_url(address))
 from timm.models import _factory
 
 def own(pretrained=False, **options):
@@ -61,11 +68,14 @@ assert inf > 1 and string_classes is None
 def test_old_libraries_fetched_files_and_registered_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files = {
-        "an_older_library/__init__.py": _LIBRARY,
+        "an_older_library/__init__.py": _LIBRARY + "from another_package import moved_inside\n",
+        "an_older_library/part.py": "",
+        "another_package.py": "def moved_inside():\n    return 'from another package'\n",
+        "timm/__init__.py": "",
+        "timm/models/__init__.py": "",
         "timm/models/_factory.py": _FACTORY,
         "timm/models/_builder.py": "load_pretrained = None",
     }
-    files |= {"timm/__init__.py": "", "timm/models/__init__.py": ""}
     for name, text in files.items():
         place = tmp_path / "site-packages" / name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -118,3 +128,20 @@ def test_published_sets_of_pictures_are_made_up(tmp_path: Path, monkeypatch: pyt
     result = trace_text(tmp_path, _PICTURES + STEPS).result
     assert (result.error, result.steps) == ("", 2)
     assert "CelebA is not here: 19,867 pictures of 178 x 218 x 3 are made up" in result.notes
+
+
+def test_a_step_of_one_optimizer_is_not_given_its_number() -> None:
+    from vramcast.tracing.execution.stand_ins.older_lightning import _of_one_optimizer
+
+    class Module:
+        def training_step(self, batch: int, batch_idx: int, optimizer_idx: int = 0) -> tuple[int, int, int]:
+            return batch, batch_idx, optimizer_idx
+
+        def validation_step(self, batch: int, batch_idx: int, optimizer_idx: int) -> None: ...
+
+    module, told = Module(), list[str]()
+    before = module.validation_step
+    _of_one_optimizer(module, lambda name, _: told.append(name))
+    assert module.training_step(3, 4) == (3, 4, 0)
+    assert module.validation_step == before
+    assert told == ["Module.training_step's optimizer_idx"]

@@ -46,6 +46,7 @@ class Overlay:
         self._gone: set[str] = set()
         self._links: dict[str, str] = {}
         self._unheld: dict[str, int] = {}
+        self._told = os.path.join(self._home, "told")
         self._laid = os.path.join(self._home, "laid")  # names of files, also of those that a loader's worker lays
         self.used = False
 
@@ -100,9 +101,26 @@ class Overlay:
             self._native.mkdir(folder)
         with self._native.open(place, "wb") as file:
             file.write(content)
-        with self._native.open(self._laid, "a") as names:
-            names.write(f"{place}\0")
+        self._add(self._laid, place)
         self.used = True
+
+    def tell(self, note: str) -> None:
+        """Keep what another process of the program has to say of its files."""
+        self._add(self._told, note)
+
+    def told(self) -> tuple[str, ...]:
+        """What other processes said, each once."""
+        return tuple(self._added(self._told))
+
+    def _add(self, place: str, text: str) -> None:
+        with self._native.open(place, "a") as file:
+            file.write(f"{text}\0")
+
+    def _added(self, place: str) -> dict[str, None]:
+        if not self._there(place):
+            return {}
+        with self._native.open(place) as file:
+            return dict.fromkeys(filter(None, file.read().split("\0")))
 
     def forget(self, path: str) -> None:
         """A path was removed, from the scratch folder already where it was there."""
@@ -156,7 +174,7 @@ class Overlay:
     def written(self) -> list[tuple[str, int]]:
         """The files that were written, under their names outside, with their sizes."""
         found: list[tuple[str, int]] = []
-        folders, laid = [self._upper], self._names_laid()
+        folders, laid = [self._upper], self._added(self._laid)
         while folders:
             with self._native.scandir(folders.pop()) as entries:
                 for entry in entries:
@@ -166,12 +184,6 @@ class Overlay:
                         size = entry.stat(follow_symlinks=False).st_size + self._unheld.get(entry.path, 0)
                         found.append((self._outside(entry.path), size))
         return sorted(found)
-
-    def _names_laid(self) -> frozenset[str]:
-        if not self._there(self._laid):
-            return frozenset()
-        with self._native.open(self._laid) as names:
-            return frozenset(names.read().split("\0"))
 
     def note_size(self, place: str, unheld_bytes: int) -> None:
         """A file in the scratch folder stands for one that is so much larger."""

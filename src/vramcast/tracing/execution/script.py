@@ -119,6 +119,7 @@ def _with_files(complete: Callable[[TraceResult], TraceResult], scratch: Overlay
         found = scratch.written() if scratch is not None else []
         result.written = tuple(sorted(found, key=lambda file: -file[1])[:_MOST_LISTED])
         result.written_files = len(found)
+        result.notes = tuple(dict.fromkeys((*result.notes, *(scratch.told() if scratch is not None else ()))))
         return complete(result)
 
     return filled

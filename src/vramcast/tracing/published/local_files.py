@@ -8,6 +8,8 @@ import csv
 import gzip
 import io
 import re
+import wave
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,6 +21,8 @@ from vramcast.tracing.published.data_sets import row
 from vramcast.untrusted import parse_toml
 
 ROWS = 2048
+SOUND_S = 10
+_RATE = re.compile(r"\b(?:sampling_rate|sample_rate|samplerate|target_sr|sr)\b[\"']?\s*[:=]\s*(\d{4,6})\b")
 _TEXT = Corpus("", 2_000_000, 65)
 # Bytes of the files of the Hutter prize (mattmahoney.net/dc/textdata.html), which programs read by their length.
 _KNOWN = {"enwik8": 100_000_000, "enwik9": 1_000_000_000, "text8": 100_000_000}
@@ -66,6 +70,26 @@ def _words(name: str) -> frozenset[str]:
 def is_picture(path: str) -> bool:
     """Whether a file of that name is a picture."""
     return _suffix(path) in _PICTURES
+
+
+def is_sound(path: str) -> bool:
+    """Whether a file of that name is a sound of plain samples."""
+    return _suffix(path) == ".wav"
+
+
+def rate_of(texts: Iterable[str]) -> int | None:
+    """The one rate of samples, in 1/s, that a program's files and settings name; None where they name none, or several."""
+    named = {int(found) for text in texts for found in _RATE.findall(text)}
+    return named.pop() if len(named) == 1 else None
+
+
+def sound(rate: int) -> bytes:
+    """A WAV file of one channel and 16 bits, as long as a sentence that is read aloud, with the two values -1 and 1."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as made:
+        made.setparams((1, 2, rate, 0, "NONE", ""))
+        made.writeframes(b"\x01\x00\xff\xff" * (rate * SOUND_S // 2))
+    return file.getvalue()
 
 
 def is_text(path: str) -> bool:

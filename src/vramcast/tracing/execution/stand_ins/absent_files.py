@@ -31,10 +31,12 @@ from vramcast.tracing.published import local_files
 _READERS = (
     "/gzip.py", "/codecs.py", "/pathlib.py", "/fileinput.py", "/contextlib.py", "/functools.py", "/numpy/", "/pandas/", "/PIL/",
     "/torch/serialization.py", "/torch/utils/data/", "/torchvision/datasets/folder.py", "/vramcast/", "<", "/tqdm/", "/torch/_",
-    "/multiprocessing/", "/skimage/", "/imageio/", "/scipy/io/",
+    "/multiprocessing/", "/skimage/", "/imageio/", "/scipy/io/", "/wave.py", "/librosa/", "/soundfile.py",
 )  # fmt: skip
 _PICTURE_READERS = ("cv2", "skimage.io._io", "imageio.v2", "imageio.v3", "matplotlib.image")  # which look first, or return None
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".th", ".tar", ".safetensors", ".model", "")
+_SOUND_READERS = {"soundfile": ("read", "info", "SoundFile"), "librosa.core.audio": ("load",)}
+_LONGEST_SETTING = 1 << 20  # bytes
 _TOKENS, _KINDS_OF_TOKENS = 20_000_000, 97
 _COLLATED = frozenset({"labels"})  # of a batch; no column of a file that also has texts
 
@@ -49,6 +51,8 @@ def install(session: Session, scratch: Overlay) -> "AbsentFiles":
     when_imported("numpy", functools.partial(_maps, files))
     when_imported("pyarrow.parquet", functools.partial(_tables, files, ("read_table", "ParquetFile", "read_schema")))
     when_imported("pandas", functools.partial(_tables, files, ("read_parquet",)))
+    for module, names in _SOUND_READERS.items():
+        when_imported(module, functools.partial(_tables, files, names))
     for module in _PICTURE_READERS:
         when_imported(module, functools.partial(_tables, files, ("imread",)))
     when_imported("datasets.load", functools.partial(_builders, files))
@@ -61,12 +65,14 @@ class AbsentFiles:
     """The files that were made up, in the program's scratch layer."""
 
     def __init__(self, session: Session, scratch: Overlay) -> None:
-        self._session, self.scratch = session, scratch
+        self._session, self.scratch, self._process = session, scratch, os.getpid()
         self.rows: dict[str, dict[str, Any]] = {}
         self.lines: set[str] = set()
 
     def note(self, text: str) -> None:
         """Say in the answer that something was made up."""
+        if os.getpid() != self._process:  # a loader's worker, whose notes end with it
+            self.scratch.tell(text)
         self._session.notes[text] = None
 
     def card(self, place: Any) -> torch.device | None:
@@ -96,6 +102,8 @@ class AbsentFiles:
             )
         elif local_files.is_picture(path):
             self.note(f"{Path(path).parent}: pictures that are not here are made up, of 640 x 480")
+        elif local_files.is_sound(path):
+            return self._lay_sound(path)
         elif local_files.is_text(path):
             self.note(f"{path} is not here: a text that says nothing is made up")
         else:
@@ -104,6 +112,17 @@ class AbsentFiles:
         self.scratch.lay(path, made)
         if columns:
             self._remember(path, columns, made)
+        return True
+
+    def _lay_sound(self, path: str) -> bool:
+        rate = local_files.rate_of((*program_texts(), *_settings_named()))
+        if rate is None:
+            return False
+        self.note(
+            f"{Path(path).parent}: sounds that are not here are made up, of {local_files.SOUND_S} seconds at {rate:,} samples"
+            " a second, the rate that the program names"
+        )
+        self.scratch.lay(path, local_files.sound(rate))
         return True
 
     def _remember(self, path: str, columns: dict[str, Any], made: bytes) -> None:
@@ -144,6 +163,14 @@ def _asked_by_program(frame: Any) -> bool:
             return False
         frame = frame.f_back
     return frame is not None and not is_optional(frame) and not _is_handled(frame)
+
+
+def _settings_named() -> Iterable[str]:
+    """The texts of the settings that the command line names."""
+    for word in sys.argv[1:]:
+        place = Path(word.rpartition("=")[2])
+        if place.suffix in {".json", ".yaml", ".yml"} and place.is_file() and place.stat().st_size < _LONGEST_SETTING:
+            yield place.read_text(encoding="utf-8", errors="replace")
 
 
 def _columns() -> dict[str, Any]:
@@ -257,7 +284,9 @@ def _with_place(original: Any, files: AbsentFiles, number: int) -> Any:
     @functools.wraps(original)
     def read(*args: Any, **options: Any) -> Any:
         given = args[number] if len(args) > number else None
-        if (path := files.lacks(given)) and (local_files.is_rows(path) or local_files.is_picture(path)):
+        if (path := files.lacks(given)) and any(
+            said(path) for said in (local_files.is_rows, local_files.is_picture, local_files.is_sound)
+        ):
             files.make(path)
         if isinstance(given, str | os.PathLike) and files.scratch.there(os.fsdecode(given)):
             args = (*args[:number], files.scratch.seen(os.fsdecode(given)), *args[number + 1 :])

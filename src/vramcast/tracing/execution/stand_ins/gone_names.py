@@ -116,4 +116,7 @@ def _elsewhere(module: str, name: str) -> tuple[str, Any] | None:
         home = getattr(value, "__module__", None)
         if callable(value) and isinstance(home, str) and home.partition(".")[0] == library:
             found[home] = value
+    exported = vars(sys.modules[library]).get(name) if library in sys.modules else None
+    if callable(exported) and not found:  # of a package that the library is made of, under its own name
+        return library, exported
     return next(iter(found.items())) if len(found) == 1 else None

@@ -18,9 +18,11 @@ __all__ = [
     "PY37",
     "AdamW",
     "CompletionOnly",
+    "ModelAddresses",
     "container_abcs",
     "inf",
     "int_classes",
+    "model_urls",
     "nan",
     "nothing",
     "on_this_card",
@@ -50,6 +52,16 @@ class CompletionOnly:
     def __call__(self, rows: Any, *_: Any, **__: Any) -> Any:
         """The batch of these rows."""
         return self._collate(rows)
+
+
+class ModelAddresses(dict[str, str]):
+    """torchvision's lists of its weights until 0.13: an address for every architecture, whose file is not asked for here."""
+
+    def __missing__(self, name: str) -> str:
+        return f"https://download.pytorch.org/models/{name}.pth"
+
+
+model_urls = ModelAddresses()
 
 
 def nothing(*_: Any, **__: Any) -> None:

@@ -119,6 +119,7 @@ def _hooks(holder: Any, told: Told) -> None:
         if callable(getattr(holder, name, None)) and not is_library(getattr(holder, name).__code__.co_filename):
             object.__setattr__(holder, name, None)
             told(f"{type(holder).__name__}.{name}", "not called, and a step's outputs are not kept for it")
+    _of_one_optimizer(holder, told)
     for name in _BATCH_HOOKS:
         method: Any = getattr(holder, name, None)
         code = getattr(getattr(method, "__func__", None), "__code__", None)
@@ -127,6 +128,26 @@ def _hooks(holder: Any, told: Told) -> None:
         last = list(inspect.signature(method).parameters.values())[-1:]
         if last and last[0].name in {"dataloader_idx", "unused"} and last[0].default is inspect.Parameter.empty:
             object.__setattr__(holder, name, functools.partial(_with_loader, method, last[0].name))
+
+
+def _of_one_optimizer(holder: Any, told: Told) -> None:
+    """A step that may be given the number of its optimizer, as 1 did, is that of the first; with several, 2 says what to do."""
+    for name in ("training_step", "validation_step"):
+        step = getattr(holder, name, None)
+        code = getattr(getattr(step, "__func__", None), "__code__", None)
+        if step is None or code is None or is_library(code.co_filename):
+            continue
+        found = inspect.signature(step).parameters.get("optimizer_idx")
+        if found is not None and found.default == 0:
+            object.__setattr__(holder, name, _without_number(step))
+            told(f"{type(holder).__name__}.{name}'s optimizer_idx", "not given, which is 0")
+
+
+def _without_number(step: Any) -> Any:
+    def call(batch: Any, batch_idx: int) -> Any:
+        return step(batch, batch_idx)
+
+    return call
 
 
 def _with_loader(method: Any, name: str, *args: Any, **options: Any) -> Any:

@@ -87,6 +87,7 @@ def install(session: Session) -> None:
             return told(url)
 
     torch.hub.load_state_dict_from_url = from_url
+    when_imported("torch.utils.model_zoo", lambda module: setattr(module, "load_url", from_url))
     _loading_nothing()
     when_imported("torchvision._internally_replaced_utils", lambda module: setattr(module, "load_state_dict_from_url", from_url))
     when_imported("timm.models._builder", lambda module: _timm(module, told))
