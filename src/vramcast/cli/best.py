@@ -13,7 +13,7 @@ from vramcast.language import spoken
 from vramcast.models.inventory import Model, resolved_id
 from vramcast.models.names import take_apart
 from vramcast.models.reading import read_model
-from vramcast.planning.most import LEAST, Rung, most_of, with_most
+from vramcast.planning.most import LEAST, AddedSetting, most_of, with_most
 from vramcast.workload import Serving
 from vramcast.writing.serving.lines import command_of
 
@@ -28,11 +28,11 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
     if question.gpu is None:
         raise QuestionError(f"--best {wanted} needs the card that it is the most of: add --gpu, for example --gpu 4090")
     card, model = least_card(question.gpu), asked.model or read_model(question.model)
-    rungs = most_of(question, model, card, wanted)
-    sure = wanted == "context" or bool(rungs[-1].value)
+    settings = most_of(question, model, card, wanted)
+    sure = wanted == "context" or bool(settings[-1].value)
     if not sure:  # an engine that more likely than not starts serves somebody
-        rungs = most_of(question, model, card, wanted, sure=False)
-    best = rungs[-1]
+        settings = most_of(question, model, card, wanted, sure=False)
+    best = settings[-1]
     named = resolved_id(model)
     page = Page()
     said = _said_scheme(model)
@@ -40,7 +40,7 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
     shown = msgspec.structs.replace(with_most(best, wanted), model=named, quant=held.quant) if best.value else None
     line = command_of(shown, width=page.width - 4) if shown else []
     if as_json:
-        told = [{"flags": r.flags, "costs": r.costs, _name(wanted): r.value} for r in rungs]
+        told = [{"flags": r.flags, "costs": r.costs, _name(wanted): r.value} for r in settings]
         print_struct(
             "best", {"wanted": wanted, "gpu": card.name, "gpus": question.gpus, "rungs": told, "command": "\n".join(line)}
         )
@@ -49,7 +49,7 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
     page.line((named, "title"), "  ", say("best-where", gpus=question.gpus, card=card.name, engine=question.engine))
     page.line((say("best-sure" if sure else "best-likely"), "faint"))
     page.blank()
-    pairs = zip(rungs, [None, *rungs], strict=False)
+    pairs = zip(settings, [None, *settings], strict=False)
     page.table([_row(r, before, wanted) for r, before in pairs], styles=("number", "title", "faint"), right=_RIGHT)
     _command_lines(page, line, held, made=model.quantization is None or bool(said))
     page.show()
@@ -64,7 +64,7 @@ def _said_scheme(model: Model) -> str | None:
 
 
 def _command_lines(page: Page, line: list[str], best: Serving, *, made: bool) -> None:
-    """The command of the last rung; ``made``: its weights are of a checkpoint that is not quantised."""
+    """The command of the last setting; ``made``: its weights are of a checkpoint that is not quantised."""
     if not line:
         page.line("  ", spoken()("best-no-room"))
         return
@@ -79,17 +79,17 @@ def _name(wanted: str) -> str:
     return "context_tokens" if wanted == "context" else "concurrency"
 
 
-def _row(rung: Rung, before: Rung | None, wanted: str) -> tuple[Any, ...]:
+def _row(setting: AddedSetting, before: AddedSetting | None, wanted: str) -> tuple[Any, ...]:
     """What is served, the setting that is added to those of the row above (or takes the place of its last), and what it costs."""
     say = spoken()
-    costs = say.phrase("cost", rung.costs)
-    value = say(_UNITS[wanted], value=f"{rung.value:,}") if rung.value >= LEAST[wanted] else say("none")
-    if not rung.flags or before is None:
+    costs = say.phrase("cost", setting.costs)
+    value = say(_UNITS[wanted], value=f"{setting.value:,}") if setting.value >= LEAST[wanted] else say("none")
+    if not setting.flags or before is None:
         return value, say("best-as-asked"), ""
-    added = rung.flags.removeprefix(before.flags).strip()
-    if rung.flags.startswith(before.flags):
+    added = setting.flags.removeprefix(before.flags).strip()
+    if setting.flags.startswith(before.flags):
         return value, say("best-and", flags=added), costs
-    ours, theirs = rung.flags.split(), before.flags.split()
+    ours, theirs = setting.flags.split(), before.flags.split()
     if len(ours) == len(theirs) and sum(a != b for a, b in zip(ours, theirs, strict=True)) == 1:  # another value of one flag
         at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
         return value, say("best-or", flags=f"{ours[at - 1]} {ours[at]}"), costs

@@ -19,7 +19,7 @@ from mcp.types import (
 
 from vramcast import __version__
 from vramcast.errors import VramcastError, unknown_name
-from vramcast.mcp.tools import Told, tools_of
+from vramcast.mcp.tools import ToolAnswer, tools_of
 from vramcast.mcp.words import Helps
 from vramcast.untrusted import printable
 
@@ -79,7 +79,7 @@ def _watch(context: Any) -> Callable[[int, int], None]:
     return watch
 
 
-def _answered(told: Told) -> CallToolResult:
+def _answered(told: ToolAnswer) -> CallToolResult:
     """The page as text, which most assistants read, and the whole object beside it."""
     return CallToolResult(content=[TextContent(text=told.page)], structured_content=told.body)
 

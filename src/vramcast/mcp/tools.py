@@ -23,7 +23,7 @@ _READ = (
 )
 
 
-class Told(msgspec.Struct, frozen=True):
+class ToolAnswer(msgspec.Struct, frozen=True):
     """An answer: ``page`` as people read it, ``body`` as the object of ``--json``."""
 
     page: str
@@ -38,7 +38,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     takes: dict[str, Any]
     gives: dict[str, Any]
-    answer: Callable[[Given, Watch | None], Told]
+    answer: Callable[[Given, Watch | None], ToolAnswer]
 
 
 def tools_of(helps: Helps) -> tuple[Tool, ...]:
@@ -59,7 +59,7 @@ def tools_of(helps: Helps) -> tuple[Tool, ...]:
     )  # fmt: skip
 
 
-def _asked(kind: str, given: Given) -> Told:
+def _asked(kind: str, given: Given) -> ToolAnswer:
     """``serve`` or ``train``."""
     words = {name: value for name, value in given.items() if name != "config"}
     config = given.get("config")
@@ -73,11 +73,11 @@ def _asked(kind: str, given: Given) -> Told:
         return _told(answer_serving(asked) if kind == "serve" else answer_training(asked))
 
 
-def _told(forecast: Forecast) -> Told:
-    return Told(str(forecast), forecast.to_dict())
+def _told(forecast: Forecast) -> ToolAnswer:
+    return ToolAnswer(str(forecast), forecast.to_dict())
 
 
-def _planned(given: Given, watch: Watch | None) -> Told:
+def _planned(given: Given, watch: Watch | None) -> ToolAnswer:
     """``plan``."""
     from vramcast.asking.plan import plan_serve
     from vramcast.asking.plan_training import plan_train
@@ -86,19 +86,19 @@ def _planned(given: Given, watch: Watch | None) -> Told:
         task = str(given.get("task", ""))
         model, words = plan_of_visitor(task, {name: value for name, value in given.items() if name != "task"})
         plan: Any = (plan_serve if task == "serve" else plan_train)(model, watch=watch, **words)
-    return Told(str(plan), plan.to_dict())
+    return ToolAnswer(str(plan), plan.to_dict())
 
 
-def _explained(given: Given) -> Told:
+def _explained(given: Given) -> ToolAnswer:
     """``explain``."""
     from vramcast.asking.looking import explain_text
 
     with disk_closed():
         found = explain_text(_text(given, ("text", "gpu")), gpu=_gpu(given))
-    return Told(str(found), found.to_dict())
+    return ToolAnswer(str(found), found.to_dict())
 
 
-def _read(given: Given) -> Told:
+def _read(given: Given) -> ToolAnswer:
     """``read``."""
     from vramcast.mcp.reading import read_text
 
@@ -109,7 +109,7 @@ def _read(given: Given) -> Told:
         found = read_text(text, name=name.replace("\\", "/").rpartition("/")[2], gpu=_gpu(given))
     pages = [found.kind, *(f"{part.name}: {part.error or part.forecast}" for part in found.parts)]
     pages += [str(found.explained)] if found.explained is not None else []
-    return Told("\n\n".join(pages), found.to_dict())
+    return ToolAnswer("\n\n".join(pages), found.to_dict())
 
 
 def _text(given: Given, known: tuple[str, ...]) -> str:

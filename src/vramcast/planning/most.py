@@ -21,8 +21,8 @@ _MOST_USERS = 100_000
 LEAST = {"context": 256, "users": 1}  # a context of fewer tokens serves nobody
 
 
-class Rung(msgspec.Struct, frozen=True, kw_only=True):
-    """One more setting than the rung before it: all flags so far, what the last one costs, and the most that is then served.
+class AddedSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """One more setting than before: all flags so far, what the last one costs, and the most that is then served.
 
     ``value``: tokens of the longest sequence, or sequences at once; 0 where nothing surely fits.
     """
@@ -33,7 +33,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     question: Serving
 
 
-def most_of(question: Serving, model: Model, card: Accelerator, wanted: str, *, sure: bool = True) -> tuple[Rung, ...]:
+def most_of(question: Serving, model: Model, card: Accelerator, wanted: str, *, sure: bool = True) -> tuple[AddedSetting, ...]:
     """The ladder of ``context`` or ``users``: as asked, then each setting that gives more, then lighter weights on top of them.
 
     Every value is the largest whose verdict is ``fits``; ``tight`` too where users need not be ``sure``. Raises QuestionError for
@@ -43,22 +43,22 @@ def most_of(question: Serving, model: Model, card: Accelerator, wanted: str, *, 
         raise QuestionError("llama.cpp shares one context between its slots: ask --best context, and -np for the slots")
     start = _started(question, model, wanted)
     changes = tuple(serving_changes(answer_of(start, model=model, card=card, limits=False).resolved, card))
-    rungs = [Rung(flags="", costs="as asked", value=_most(start, model, card, wanted, sure=sure), question=start)]
-    rungs += _fewer_slots(rungs[0], changes, model, card, wanted, sure=sure)
+    settings = [AddedSetting(flags="", costs="as asked", value=_most(start, model, card, wanted, sure=sure), question=start)]
+    settings += _fewer_slots(settings[0], changes, model, card, wanted, sure=sure)
     for change in _settings(changes):
-        rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
-    if rungs[-1].value < LEAST[wanted]:
-        rungs += _together(rungs[0], changes, model, card, wanted, sure=sure)
-    rungs += _more_slots(rungs[-1], changes, model, card, wanted, sure=sure)
-    top = rungs[-1]
+        settings += _better(settings[-1], change, model, card, wanted, sure=sure)
+    if settings[-1].value < LEAST[wanted]:
+        settings += _together(settings[0], changes, model, card, wanted, sure=sure)
+    settings += _more_slots(settings[-1], changes, model, card, wanted, sure=sure)
+    top = settings[-1]
     for change in (c for c in changes if c.kind == "weights"):
-        rungs += _better(msgspec.structs.replace(top, value=rungs[-1].value), change, model, card, wanted, sure=sure)
-    if top.value < LEAST[wanted] <= rungs[-1].value:  # no setting was enough: with lighter weights each may give more
+        settings += _better(msgspec.structs.replace(top, value=settings[-1].value), change, model, card, wanted, sure=sure)
+    if top.value < LEAST[wanted] <= settings[-1].value:  # no setting was enough: with lighter weights each may give more
         for change in _settings(changes):
-            rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
-    if rungs[-1] is not top:
-        rungs += _more_slots(rungs[-1], changes, model, card, wanted, sure=sure)
-    return tuple(rungs)
+            settings += _better(settings[-1], change, model, card, wanted, sure=sure)
+    if settings[-1] is not top:
+        settings += _more_slots(settings[-1], changes, model, card, wanted, sure=sure)
+    return tuple(settings)
 
 
 def _started(question: Serving, model: Model, wanted: str) -> Serving:
@@ -76,21 +76,21 @@ def probed(question: Serving, model: Model) -> Serving:
 
 
 def _fewer_slots(
-    start: Rung, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
-) -> list[Rung]:
+    start: AddedSetting, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
+) -> list[AddedSetting]:
     """The number of slots that gives most: each keeps room for graphs and samplers, and none serves more than one user."""
     steps = [change for change in changes if change.kind == "seqs"]
-    found = [rung for change in steps for rung in _better(start, change, model, card, wanted, sure=sure)]
-    return sorted(found, key=lambda rung: rung.value)[-1:]
+    found = [setting for change in steps for setting in _better(start, change, model, card, wanted, sure=sure)]
+    return sorted(found, key=lambda setting: setting.value)[-1:]
 
 
 def _together(
-    start: Rung, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
-) -> list[Rung]:
+    start: AddedSetting, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
+) -> list[AddedSetting]:
     """Settings of which none alone is enough: the first of them, in their order, that together serve anybody; then the rest."""
     slots = [change for change in changes if change.kind == "seqs"][-1:]
     flags, costs, question = "", "", start.question
-    found: list[Rung] = []
+    found: list[AddedSetting] = []
     for change in (*slots, *_settings(changes)):
         if found:
             found += _better(found[-1], change, model, card, wanted, sure=sure)
@@ -101,23 +101,23 @@ def _together(
         except VramcastError:
             continue
         flags, costs, question = f"{flags} {change.text}".strip(), "; ".join(filter(None, (costs, change.costs))), asked
-        found = [Rung(flags=flags, costs=costs, value=value, question=question)] if value >= LEAST[wanted] else []
+        found = [AddedSetting(flags=flags, costs=costs, value=value, question=question)] if value >= LEAST[wanted] else []
     return found
 
 
 def _more_slots(
-    top: Rung, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
-) -> list[Rung]:
-    """The same settings with more slots, where those of an early rung now are what holds users back."""
+    top: AddedSetting, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
+) -> list[AddedSetting]:
+    """The same settings with more slots, where those of an early setting now are what holds users back."""
     steps = [change for change in changes if change.kind == "seqs"]
     taken = next((change for change in steps if _told(top.flags, change.text)), None)
     if taken is None or wanted != "users":
         return []
-    found: list[Rung] = []
+    found: list[AddedSetting] = []
     for change in steps:
-        for rung in _better(msgspec.structs.replace(top, flags=""), change, model, card, wanted, sure=sure):
-            found.append(msgspec.structs.replace(rung, flags=_instead(top.flags, taken.text, change.text)))
-    return sorted(found, key=lambda rung: rung.value)[-1:]
+        for setting in _better(msgspec.structs.replace(top, flags=""), change, model, card, wanted, sure=sure):
+            found.append(msgspec.structs.replace(setting, flags=_instead(top.flags, taken.text, change.text)))
+    return sorted(found, key=lambda setting: setting.value)[-1:]
 
 
 def _told(flags: str, text: str) -> bool:
@@ -138,8 +138,10 @@ def _settings(changes: tuple[Change, ...]) -> Iterator[Change]:
             yield steps[-1]
 
 
-def _better(before: Rung, change: Change, model: Model, card: Accelerator, wanted: str, *, sure: bool) -> list[Rung]:
-    """The rung with this change, where it gives more."""
+def _better(
+    before: AddedSetting, change: Change, model: Model, card: Accelerator, wanted: str, *, sure: bool
+) -> list[AddedSetting]:
+    """The setting with this change, where it gives more."""
     asked = change.apply(before.question)
     try:
         value = _most(asked, model, card, wanted, sure=sure)
@@ -147,7 +149,7 @@ def _better(before: Rung, change: Change, model: Model, card: Accelerator, wante
         return []
     if value <= before.value:
         return []
-    return [Rung(flags=f"{before.flags} {change.text}".strip(), costs=change.costs, value=value, question=asked)]
+    return [AddedSetting(flags=f"{before.flags} {change.text}".strip(), costs=change.costs, value=value, question=asked)]
 
 
 def _most(question: Serving, model: Model, card: Accelerator, wanted: str, *, sure: bool) -> int:
@@ -163,6 +165,6 @@ def _most(question: Serving, model: Model, card: Accelerator, wanted: str, *, su
     return edge_near(int(held.answer.max_concurrency) * held.answer.resolved.groups, fits, most=_MOST_USERS)
 
 
-def with_most(rung: Rung, wanted: str) -> Serving:
-    """The question that serves the rung's most."""
-    return msgspec.structs.replace(rung.question, **{"context" if wanted == "context" else "concurrency": rung.value})
+def with_most(setting: AddedSetting, wanted: str) -> Serving:
+    """The question that serves the setting's most."""
+    return msgspec.structs.replace(setting.question, **{"context" if wanted == "context" else "concurrency": setting.value})

@@ -13,7 +13,7 @@ from vramcast.speed.engines import EngineSpeed
 from vramcast.speed.kernels.attention import CACHE_BYTES
 from vramcast.speed.kernels.collectives import Fabric
 from vramcast.speed.scales import Scales
-from vramcast.speed.streams import Places
+from vramcast.speed.streams import HostShares
 
 _DEFAULT_FABRIC = Fabric(rail_bytes_per_s=RAIL_BYTES_PER_S["hopper"], rails=NODE_CARDS)
 
@@ -57,7 +57,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     fabric: Fabric = _DEFAULT_FABRIC
     distribution: str = "power_law_1.01"
     formats: dict[str, str] = {}
-    places: Places = Places()
+    places: HostShares = HostShares()
     part_bits: dict[str, float] = {}
     hops: int = 0
     micro_rows: int = 0

@@ -14,7 +14,7 @@ from vramcast.serving.weights import same_as_model, storage_of
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.engines import EngineSpeed, engine_speed
 from vramcast.speed.kernels.collectives import Fabric
-from vramcast.speed.streams import Places
+from vramcast.speed.streams import HostShares
 
 # The scheduler's options by engine: (tokens of a step, sequences of a step).
 SCHEDULER = {
@@ -148,17 +148,17 @@ def _pool(answer: Answer) -> dict[str, float]:
     return {"pool_tokens": tokens, "pool_sequences": where(cache.state_sequences > 0, cache.state_sequences, alone)}
 
 
-def _stored(answer: Answer, host_bandwidth: float) -> tuple[Scheme, dict[str, float], Places]:
+def _stored(answer: Answer, host_bandwidth: float) -> tuple[Scheme, dict[str, float], HostShares]:
     resolved = answer.resolved
     model, question = resolved.model, resolved.question
     if question.engine in GGUF_ENGINES:
         bits, places = _of_file(answer, host_bandwidth)
         return Scheme(model, dtype="float16"), bits, places
     dtype = question.dtype or ("bfloat16" if model.dtype == "float32" else model.dtype)
-    return storage_of(model, quant=question.quant, dtype=dtype).scheme, {}, Places()
+    return storage_of(model, quant=question.quant, dtype=dtype).scheme, {}, HostShares()
 
 
-def _of_file(answer: Answer, host_bandwidth: float) -> tuple[dict[str, float], Places]:
+def _of_file(answer: Answer, host_bandwidth: float) -> tuple[dict[str, float], HostShares]:
     """Mean bits of each part of a GGUF file, and what of layers and experts lies on the host."""
     from vramcast.serving.engines.llama_cpp.answer import process_of
     from vramcast.serving.engines.llama_cpp.loading import held_tensors, part_of
@@ -176,11 +176,11 @@ def _of_file(answer: Answer, host_bandwidth: float) -> tuple[dict[str, float], P
     return bits, _places(sizes, host_bandwidth)
 
 
-def _places(sizes: Mapping[str, list[float]], host_bandwidth: float) -> Places:
+def _places(sizes: Mapping[str, list[float]], host_bandwidth: float) -> HostShares:
     layers = [sizes[name] for name in ("attention", "feed_forward", "recurrent") if name in sizes]
     whole, away = sum(s[0] for s in layers), sum(s[2] for s in layers)
     experts = sizes.get("experts", [0.0, 0.0, 0.0])
-    return Places(
+    return HostShares(
         layers=away / whole if whole else 0.0,
         experts=experts[2] / experts[0] if experts[0] else 0.0,
         host_bandwidth_bytes_per_s=host_bandwidth,

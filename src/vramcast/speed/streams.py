@@ -28,7 +28,7 @@ _HOST_SHARE = 0.62
 _HANDED_S = 200e-6
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HostShares(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What of the model lies in host memory: shares of the layers and of the routed experts, and the host's rated bandwidth."""
 
     layers: float = 0.0
@@ -40,7 +40,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StreamClock:
     """Estimates of operations by streaming; the counterpart of ``timing.Clock``."""
 
-    def __init__(self, row: Stream, card: Accelerator, places: Places, *, micro_rows: int = 0) -> None:
+    def __init__(self, row: Stream, card: Accelerator, places: HostShares, *, micro_rows: int = 0) -> None:
         self.row, self.card, self.places = row, card, places
         self.micro_rows = (micro_rows or row.micro_rows) if row.micro_rows else 0
         self.kind = card_class(card)
@@ -139,7 +139,7 @@ class StepOverhead(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool
 
 
-def overhead_of(row: Stream, found: Iterable[Operation], *, layers: int, hops: int, places: Places) -> StepOverhead:
+def overhead_of(row: Stream, found: Iterable[Operation], *, layers: int, hops: int, places: HostShares) -> StepOverhead:
     """What a step costs beside its bytes and FLOPs: by step, layer, module, looped expert, collective, further card, host."""
     host, gpu, waits = row.step_s + row.layer_s * layers, row.kernels_s * layers + row.hop_s * hops, False
     for one in found:

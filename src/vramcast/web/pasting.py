@@ -76,7 +76,7 @@ def _unclear(kinds: tuple[Kind, ...], told: str) -> QuestionError:
     )
 
 
-class _Held:
+class _HeldFile:
     """Bytes in memory as a file's ranges, of which only the head may be there."""
 
     def __init__(self, data: bytes, name: str, size: int) -> None:
@@ -97,7 +97,7 @@ def _gguf(data: bytes, name: str, size: int, words: dict[str, Any], say: Languag
     from vramcast.models.sources.gguf import read_header
 
     shown = printable(name)[:80] or "your.gguf"
-    model = from_gguf(read_header(_Held(data, shown, size)), name=shown, where=shown)
+    model = from_gguf(read_header(_HeldFile(data, shown, size)), name=shown, where=shown)
     asked: Any = asked_of_model(model, {**words, "engine": "llama.cpp"})
     return {"found": say("kind-gguf"), **shown_of(answer_serving(asked), {**words, "engine": "llama.cpp"}, "serve", say)}
 
