@@ -99,3 +99,27 @@ def test_kinds_of_adapters_and_what_another_phase_compresses(
 def test_a_checkpoint_of_the_hub_is_the_model(tmp_path: Path, value: str, model: str | None) -> None:
     settings = _read(tmp_path, f"model: {{checkpoint: {value}}}\nbatch_size: 2\nmax_seq_len: 9\nlearning_rate: 1e-5\n")
     assert settings.get("model") == model
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "target", "value", "told"),
+    [
+        ("dpo.yaml", "num_epochs: 1\nbatch_size: 2\nbeta: 0.1\nmax_length: 512\n", "options.task", "dpo", ""),
+        ("own.yaml", "num_epochs: 1\nbatch_size: 2\nbeta: 0.1\nmax_length: 512\n", "options.task", None, "beta (of which"),
+        ("lf.yaml", "stage: dpo\nfinetuning_type: lora\nmodel_name_or_path: a/b\nref_model: a/b\n",
+         "options.frozen_copies", 1, ""),
+        ("lf.yaml", "stage: dpo\nfinetuning_type: lora\nmodel_name_or_path: a/b\nref_model: a/b\nref_model_quantization_bit: 4\n",
+         "options.frozen_copies", None, "ref_model (a frozen reference, in 4 bits"),
+        ("lf.yaml", "stage: sft\nfinetuning_type: lora\nmodel_name_or_path: a/b\nref_model: a/b\n",
+         "options.frozen_copies", None, ""),
+        ("grpo.yaml", "model_name_or_path: a/b\nnum_generations: 4\nuse_vllm: true\nvllm_device: auto\n",
+         "options.tenant", None, ""),
+        ("grpo.yaml", "model_name_or_path: a/b\nnum_generations: 4\nuse_vllm: true\n", "options.tenant", 0.3, ""),
+        ("nemo.yaml", "trainer: {precision: 32}\nmodel: {num_layers: 2, encoder_seq_length: 9}\n",
+         "compute_dtype", "float32", ""),
+    ],
+)  # fmt: skip
+def test_objectives_references_and_engines(tmp_path: Path, name: str, text: str, target: str, value: object, told: str) -> None:
+    settings = _read(tmp_path, text, name)
+    assert settings.get(target) == value
+    assert any(line.startswith(told) for line in settings.unread) if told else True

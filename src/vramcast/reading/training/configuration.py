@@ -31,6 +31,7 @@ def apply_configuration(mapping: dict[str, Any], settings: Settings, *, where: s
         by_rules(name, keys, settings, where=where)
         if name == "huggingface" and not settings.because.get("model", "model_name_or_path").endswith("model_name_or_path"):
             _loads_itself(settings, where)
+        objectives.objective_named(settings, _stem(where) if name == "huggingface" else "", where)
         return name
     section, inner = found
     name = format_of(inner, where=where)
@@ -38,6 +39,7 @@ def apply_configuration(mapping: dict[str, Any], settings: Settings, *, where: s
     by_rules(name, inner, settings, where=f"{where}: {section}")
     if name == "huggingface":
         _loads_itself(settings, where)
+    objectives.objective_named(settings, _stem(where) if name == "huggingface" else "", where)
     taken = [f"{section}.", *_further(mapping, section, name, settings, where)]
     shared.read(settings, {key: value for key, value in keys.items() if not key.startswith(tuple(taken))}, where=where)
     return name
@@ -61,6 +63,11 @@ def _format_or(keys: dict[str, Any], where: str, otherwise: str) -> str:
         if not otherwise:
             raise
         return otherwise
+
+
+def _stem(where: str) -> str:
+    """The name of the file without its ending; "" for a text that has none."""
+    return where.partition(":")[0].rpartition(".")[0]
 
 
 def _loads_itself(settings: Settings, where: str) -> None:

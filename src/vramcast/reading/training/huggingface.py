@@ -245,6 +245,7 @@ TRL: dict[str, Rule] = {
     "precompute_ref_log_probs": ("options.frozen_copies", when(0)),
     "use_vllm": ("engine.on", flag),
     "vllm_mode": ("engine.mode", text),
+    "vllm_device": ("engine.mode", lambda value: "a card of its own" if value else None),  # TRL 0.14 to 0.17: the next one
     "vllm_gpu_memory_utilization": ("engine.share", number),
     "vllm_tensor_parallel_size": ("engine.tp", whole),
     "vllm_enable_sleep_mode": ("engine.sleeps", flag),

@@ -76,6 +76,8 @@ RULES: dict[str, Rule] = TRAINER | {
     "deepspeed": ("file.deepspeed", lambda value: value),
     "vllm_gpu_util": ("engine.share", number),
     "infer_dtype": ("infer_dtype", text),
+    "ref_model": ("ref.model", text),
+    "ref_model_quantization_bit": ("ref.bits", whole),
     "ray_num_workers": ("gpus", whole),
 }
 IDLE = (
@@ -86,7 +88,7 @@ IDLE = (
     "freeze_extra_modules", "galore_*", "apollo_*", "badam_*", "pref_*", "dpo_label_smoothing", "kto_*", "simpo_gamma",
     "ppo_*", "image_*", "video_*", "audio_*", "quantization_method", "quantization_device_map", "upcast_layernorm",
     "upcast_lmhead_output", "moe_aux_loss_coef", "infer_backend", "vllm_*", "sglang_*", "media_dir", "mix_strategy",
-    "interleave_probs", "tokenized_path", "ref_model*", "reward_model*", "export_*", "add_tokens", "add_special_tokens",
+    "interleave_probs", "tokenized_path", "ref_model_adapters", "reward_model*", "export_*", "add_tokens", "add_special_tokens",
     "low_cpu_mem_usage", "max_new_tokens", "predict_with_generate", "compute_accuracy", "oft_*",
     "include_num_input_tokens_seen", "ignore_pad_token_for_loss", "use_kv_cache", "offload_folder", "early_stopping_steps",
     "tool_format", "enable_thinking", "llamaboard", "use_swanlab", "swanlab_*", "ray_*", "resources_per_worker",
@@ -110,8 +112,21 @@ def finish(settings: Settings) -> None:
         settings.put("options.optimizer_rank", 16, "LLaMA-Factory: galore_rank, apollo_rank 16")
     if settings.get("lengths.packed") is not True and settings.get("options.task", "sft") != "pretrain":
         settings.put("options.lengths", "variable", "LLaMA-Factory: batches are padded to their longest sample")
+    _reference(settings)
     sharded(settings, version=1)
     evaluation(settings)
+
+
+def _reference(settings: Settings) -> None:
+    """A reference that is named is loaded by itself, also beside adapters (LLaMA-Factory 0.9.5, train/trainer_utils.py)."""
+    named, bits = settings.get("ref.model"), settings.get("ref.bits")
+    if named and settings.get("options.task") in ("dpo", "kto"):
+        if bits or named != settings.get("model"):
+            how = f"in {bits} bits" if bits else "another model"
+            settings.unread.append(f"ref_model (a frozen reference, {how}, beside the trained model)")
+        else:
+            settings.put("options.frozen_copies", 1, settings.because["ref.model"])
+    settings.drop("ref.model", "ref.bits")
 
 
 def _quantised(settings: Settings) -> None:

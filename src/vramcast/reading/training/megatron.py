@@ -24,9 +24,11 @@ def _fp8(settings: Settings, value: Any, because: str) -> None:
 
 
 def _precision(settings: Settings, value: Any, because: str) -> None:
-    """NeMo's names: bf16-mixed, bf16_with_fp8_..."""
+    """NeMo's names: bf16-mixed, bf16_with_fp8_..., 32."""
     word = str(value)
-    if word not in UNSET:
+    if word in ("32", "32-true", "fp32", "float32"):
+        settings.put("compute_dtype", "float32", because)
+    elif word not in UNSET:
         settings.put("compute_dtype", "fp8" if "fp8" in word else "bfloat16" if "bf16" in word else "float16", because)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from vramcast.errors import VramcastError
 from vramcast.reading.training.keys import OPEN
 from vramcast.reading.training.settings import Settings
-from vramcast.reading.training.shared_names import ELSEWHERE
+from vramcast.reading.training.shared_names import of_another_phase
 from vramcast.untrusted import printable
 
 _TELLS = re.compile(r"(?:(?:base|student|policy|llm|language)_)?model(?:_(?:family|type|tag|name|version|alias|key|variant))?")
@@ -31,7 +31,7 @@ def note(settings: Settings, keys: Mapping[str, Any], where: str) -> None:
             continue
         of_tokenizer = parts[-1] in ("path", "name", "name_or_path", "pretrained") and parts[-2:-1] == ["tokenizer"]
         named = re.search(r"[a-z]{3}", _SIZED.sub("", value), re.I)
-        told = bool(named) and _TELLS.fullmatch(parts[-1]) is not None and not ELSEWHERE & set(parts[:-1])
+        told = bool(named) and _TELLS.fullmatch(parts[-1]) is not None and not of_another_phase(parts[:-1])
         if len(settings.by_the_way) < _MOST and (told or of_tokenizer or _SUGGESTS.fullmatch(parts[-1])):
             settings.by_the_way.append((told, value, f"{where}: {key}"))
 

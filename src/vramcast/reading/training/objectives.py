@@ -52,6 +52,8 @@ def objective(settings: Settings) -> None:
         settings.put(
             "options.task", "dpo", f"{settings.because['preference.beta']} beside a prompt's length, as DPO's files have"
         )
+    elif settings.get("preference.beta") and not settings.get("options.task") and not settings.get("lengths.completion"):
+        settings.unread.append("beta (of which preference objective, nothing says: supervised training is answered)")
     settings.drop("task.of_loss", "task.of_name")
 
 

@@ -359,7 +359,7 @@ def rule_of(key: str) -> Rule | None:
         parts
     ):  # the answers that are learnt from
         return "length.target", whole
-    if _of_another_phase(parts[:-1]) or of_quantised_weights(parts):
+    if of_another_phase(parts[:-1]) or of_quantised_weights(parts):
         return None
     if len(parts) > 1:
         for section, own, rule in _IN_SECTION:
@@ -377,7 +377,7 @@ def rule_of(key: str) -> Rule | None:
     return next((one for pattern, one in _PATTERNS if pattern.fullmatch(parts[-1])), None)
 
 
-def _of_another_phase(sections: list[str]) -> bool:
+def of_another_phase(sections: list[str]) -> bool:
     """Whether the sections around a key are of another model, phase or program than the trained step."""
     return bool(ELSEWHERE & set(sections)) or any(
         section not in _OF_SEVERAL and _ELSEWHERE_WORDS & set(section.split("_")) for section in sections
