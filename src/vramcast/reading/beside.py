@@ -40,6 +40,23 @@ def texts_beside(folder: Path | None, *, up: int = 0, exact: bool = False) -> Ca
     return text_of
 
 
+def modules_beside(folder: Path | None) -> Callable[[str], str | None]:
+    """A reader of the files that a program imports: from its folder, else by their whole path from a folder above, to the root.
+
+    Raises QuestionError as ``texts_beside``.
+    """
+    own = texts_beside(folder)
+
+    def text_of(name: str) -> str | None:
+        for top in _above(folder) if folder is not None and "/" in name and "$" not in name else ():
+            path = existing_path(top / name)
+            if path is not None and path.is_file() and path.resolve().is_relative_to(top.resolve()):
+                return read_bytes(path, most=MOST_BYTES).decode("utf-8", "replace")
+        return own(name)
+
+    return text_of
+
+
 def path_from(folder: Path, name: str, *, inside: Iterable[str] = ()) -> Path | None:
     """Where a file lies that a command in a script of this folder names; None for one that is not at hand.
 

@@ -166,7 +166,8 @@ class Program:
             return Open(ast.unparse(node)[:40]) if truth is None else self.value(node.body if truth else node.orelse, depth + 1)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):  # input("Epochs [3]: ") or "3"
             told = [value for one in node.values if not isinstance(value := self.value(one, depth + 1), Open)]
-            return next((value for value in told if value), told[-1] if told else Open(ast.unparse(node)[:40]))
+            known = len(told) == len(node.values)  # an open part may be what counts, unless a later one is sure to
+            return next((value for value in told if value), told[-1] if known else Open(ast.unparse(node)[:40]))
         if isinstance(node, ast.Compare | ast.UnaryOp | ast.BoolOp):
             truth = self.holds(node, depth + 1)
             return Open(ast.unparse(node)[:40]) if truth is None else truth

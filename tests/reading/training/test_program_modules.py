@@ -105,3 +105,47 @@ def test_a_second_model_of_a_loop_is_told(tmp_path: Path) -> None:
     steps = "for batch in data:\n    loss = model(batch['input_ids']).loss\n    loss.backward()\n    optimizer.step()\n"
     settings = _read(tmp_path, main=f"{LOADS}teacher = AutoModel.from_pretrained('gpt2')\n{steps}")
     assert "teacher (a further model, loaded in line 2: it is not counted)" in settings.unread
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "told"),
+    [
+        (f"{LOADS}model = get_peft_model(model, adapters[name](**given))\nTrainer(model, TrainingArguments(bf16=True))\n",
+         {"adapter.on": True}, "adapter.rank (what its adapters"),
+        (f"{LOADS}SFTTrainer(model=model, args=SFTConfig(bf16=True), peft_config=None)\n", {"adapter.on": None}, ""),
+        (f"{LOADS}SFTTrainer(model=model, args=SFTConfig(bf16=True), peft_config=get_peft_config(given))\n",
+         {"adapter.on": None}, ""),  # TRL's function gives nothing without --use_peft
+        ("from lab.models import make\nmodel, t = make(cfg)\nTrainer(model=model, args=TrainingArguments(bf16=True))\n", {},
+         "make of lab.models (not at hand"),
+        ("from transformers import make\nmodel = make(cfg)\nTrainer(model=model, args=TrainingArguments(bf16=True))\n", {}, ""),
+        (f"{LOADS}model = get_peft_model(\n    model, LoraConfig(r=4))\n"
+         "Trainer(model=model, args=TrainingArguments(bf16=True))\n",
+         {"adapter.rank": 4}, ""),  # its own name in a call over several lines
+        ("length = parse().length or found()\nTrainer(model=m, args=SFTConfig(max_length=length))\n", {"seq": None}, ""),
+        ("length = None or found() or 64\nTrainer(model=m, args=SFTConfig(max_length=length))\n", {"seq": 64}, ""),
+    ],
+)  # fmt: skip
+def test_what_is_made_elsewhere_is_told(tmp_path: Path, text: str, expected: dict[str, object], told: str) -> None:
+    settings = _read(tmp_path, main=text)
+    assert {key: settings.get(key) for key in expected} == expected
+    lines = [line for line in settings.unread if "at hand" in line]
+    assert [line[: len(told)] for line in lines] == ([told] if told else [])
+
+
+def test_modules_are_imported_from_the_repository_s_root(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, text in (("src/models/load.py", MODEL), ("settings.py", SETTINGS), ("src/run/main.py", "")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    main = tmp_path / "src/run/main.py"
+    main.write_text(MAIN.replace("from model import", "from src.models.load import"))
+    assert read_training_files((str(main),)).get("adapter.targets") == ("q_proj",)
+
+
+def test_an_evaluation_under_unsloth_keeps_no_logits(tmp_path: Path) -> None:
+    text = (
+        "from unsloth import FastLanguageModel\nmodel, t = FastLanguageModel.from_pretrained('unsloth/Llama-3.2-1B')\n"
+        "args = TrainingArguments(eval_strategy='steps')\nSFTTrainer(model=model, args=args)\n"
+    )
+    assert _read(tmp_path, main=text).get("options.eval_batch") is None
+    assert _read(tmp_path, main=text.replace("SFTTrainer", "Trainer")).get("options.eval_batch") == 8

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vramcast.errors import QuestionError
-from vramcast.reading.beside import path_from, texts_beside
+from vramcast.reading.beside import modules_beside, path_from, texts_beside
 from vramcast.reading.python_options import with_options
 from vramcast.reading.training import markdown, objectives, shared
 from vramcast.reading.training.accelerate import without_launcher
@@ -112,7 +112,7 @@ def _from_program(text: str, settings: Settings, where: str, folder: Path | None
     text, further = first_run(text)
     if further:
         settings.unread.append(f"{len(further)} further runs of {where}, from line {further[0]} on (the first is answered)")
-    text_of = texts_beside(folder)
+    text_of = modules_beside(folder)
     try:
         keys = flat(read_program(text, settings, where=where, text_of=text_of))
     except QuestionError:
@@ -142,13 +142,13 @@ def _from_loop(text: str, settings: Settings, where: str, folder: Path | None) -
     """
     from vramcast.reading.training.programs import finish_loop, settings_of_loop
 
-    found = settings_of_loop(text, settings, where=where, text_of=texts_beside(folder))
+    found = settings_of_loop(text, settings, where=where, text_of=modules_beside(folder))
     if isinstance(found, str):
         return _from_command(read_command(found), settings, Path(where), (Path(where),))
     keys, built = found
     by_rules("huggingface", built, settings, where=where)
     shared.read(settings, keys, where=where)
-    finish_loop(text, settings, where, texts_beside(folder))
+    finish_loop(text, settings, where, modules_beside(folder))
     return ["huggingface", "shared"]
 
 

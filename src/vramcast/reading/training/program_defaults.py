@@ -34,6 +34,8 @@ def implied(program: Program, keys: dict[str, Any], settings: Settings, where: s
     if settings.get("framework") == "unsloth":
         _unsloth_adapters(program, keys)
         _unsloth_arguments(keys, settings, where, arguments)
+        if any(called(call) not in ("Trainer", "Seq2SeqTrainer") for call in program.calls(*TRAINERS)):
+            keys.setdefault("eval_accumulation_steps", 1)  # models/rl.py: patched trainers keep no logits of an evaluation
         return
     _dated(program, keys, settings, where, arguments)
     packed = any(program.runs(call) is not False for call in program.calls("GPTQConfig", "AwqConfig"))

@@ -15,6 +15,7 @@ from vramcast.reading.python_values import Program, called
 _STARTS = ("train", "fit")
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _DEEPEST, _TRIED = 12, 60  # names followed to what makes an object; lines left out before one that is no Python
+_WRAPS = ("get_peft_model", "prepare_model_for_kbit_training", "compile")
 _SECOND = ("Trainer", "Seq2SeqTrainer")  # whose second argument by place is their arguments (transformers, trainer.py)
 
 
@@ -111,6 +112,21 @@ def given_to_trainer(program: Program, arguments: Sequence[ast.Call], trainers: 
         if any(made is one for one in arguments):
             return made
     return None
+
+
+def model_from_elsewhere(program: Program, trainers: Iterable[str]) -> tuple[str, str]:
+    """The function and the file, which is not at hand, that make the model of the first trainer; ("", "") for any other."""
+    for call in program.calls(*trainers):
+        given = next((word.value for word in call.keywords if word.arg == "model"), call.args[0] if call.args else None)
+        if program.runs(call) is False or given is None:
+            continue
+        made = maker(program, given)
+        for _ in range(_DEEPEST):  # a call over several lines may name what it is bound to itself
+            made = maker(program, made.args[0]) if made is not None and called(made) in _WRAPS and made.args else made
+        name = made.func.id if made is not None and isinstance(made.func, ast.Name) else ""
+        module = program.imports.modules_of.get(name, "")
+        return (name, module) if module and program.imports.of_name(name)[0] is None else ("", "")
+    return "", ""
 
 
 def maker(program: Program, node: ast.expr, depth: int = 0) -> ast.Call | None:

@@ -1,7 +1,7 @@
 """Training programs: the keyword arguments of TrainingArguments and its relatives, by the syntax tree, never executed.
 
-Beside them: LoraConfig, BitsAndBytesConfig, ``from_pretrained`` and Unsloth's FastLanguageModel. Each argument becomes the key
-that the same setting has in a file; what only running the program would tell stays ``${name}``.
+Beside them what they build (program_built). Each argument becomes the key that the same setting has in a file; what only running
+the program would tell stays ``${name}``.
 """
 
 import ast
@@ -10,8 +10,9 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.python_imports import TextOf
-from vramcast.reading.python_values import Open, Program, called, field_defaults, parse_python
+from vramcast.reading.python_values import Program, called, field_defaults, parse_python
 from vramcast.reading.training.keys import flat
+from vramcast.reading.training.program_built import built_beside, plain, tell_opened
 from vramcast.reading.training.program_defaults import TRAINERS, classifier, implied
 from vramcast.reading.training.program_loops import (
     batch_of_loop,
@@ -22,9 +23,9 @@ from vramcast.reading.training.program_loops import (
     writes_loop,
 )
 from vramcast.reading.training.program_models import own_model
-from vramcast.reading.training.program_modules import calls_in, is_used, parts_of
+from vramcast.reading.training.program_modules import parts_of
 from vramcast.reading.training.program_runs import given_to_trainer
-from vramcast.reading.training.settings import FLAGS, Settings
+from vramcast.reading.training.settings import Settings
 
 # Classes of arguments, and the task that each is for.
 ARGUMENTS = {
@@ -32,37 +33,13 @@ ARGUMENTS = {
     "KTOConfig": "kto", "ORPOConfig": "orpo", "RewardConfig": "reward", "UnslothTrainingArguments": "sft", "PPOConfig": "",
     "CPOConfig": "orpo", "AsyncGRPOConfig": "grpo",
 }  # fmt: skip
-_LORA = {
-    "r": "lora_r", "target_modules": "lora_target_modules", "lora_dropout": "lora_dropout",
-    "modules_to_save": "lora_modules_to_save",
-    "use_dora": "use_dora", "target_parameters": "lora_target_parameters", "lora_alpha": "lora_alpha",
-    "task_type": "lora_task_type",
-    "use_rslora": "use_rslora",
-}  # fmt: skip
-_BITS = {
-    "load_in_4bit": "load_in_4bit", "load_in_8bit": "load_in_8bit", "bnb_4bit_quant_type": "bnb_4bit_quant_type",
-    "bnb_4bit_use_double_quant": "use_bnb_nested_quant", "bnb_4bit_compute_dtype": "bnb_4bit_compute_dtype",
-    "bnb_4bit_quant_storage": "bnb_4bit_quant_storage",
-}  # fmt: skip
-_LOADED = {
-    "torch_dtype": "torch_dtype", "dtype": "dtype", "attn_implementation": "attn_implementation", "load_in_4bit": "load_in_4bit",
-    "load_in_8bit": "load_in_8bit", "max_seq_length": "max_seq_length", "trust_remote_code": "trust_remote_code",
-}  # fmt: skip
-_TASK_OF = {name: name.removesuffix("Trainer").lower() for name in TRAINERS if name not in ("Trainer", "Seq2SeqTrainer")}
-_OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
 _OF_ARGUMENTS = {
     "per_device_train_batch_size": "micro_batch", "gradient_accumulation_steps": "accumulate", "optim": "optimizer",
     "gradient_checkpointing": "checkpointing", "max_length": "seq", "bf16": "compute_dtype",
 }  # fmt: skip
-_OF_ADAPTERS = {"r": "adapter.rank", "target_modules": "adapter.targets"}
-_TAKE_ADAPTERS = (*TRAINERS, "get_peft_model", "add_adapter", "backward")
 _LONGEST = 20_000
 _STARTS = re.compile(
     r"\b(?:torchrun|accelerate|deepspeed|python[\d.]*|swift|llamafactory-cli|axolotl)\b.*(?:\s--\w|\w\.\w+=)", re.S
-)
-_MODELS = re.compile(
-    r"(?:Auto\w*Model\w*|\w+For(?:CausalLM|ConditionalGeneration|MaskedLM|\w+Classification|QuestionAnswering|Seq2SeqLM)|"
-    r"FastLanguageModel|FastModel|FastVisionModel)\.from_pretrained"
 )
 
 
@@ -78,9 +55,9 @@ def read_program(text: str, settings: Settings, *, where: str, text_of: TextOf |
     keys |= {name: value for name, value in _own_fields(program).items() if name not in keys}
     if not keys:
         raise _nothing_set(program, where)
-    _beside(program, keys, settings, where)
+    built_beside(program, keys, settings, where)
     implied(program, keys, settings, where, arguments=first)
-    return {name: _plain(value) for name, value in keys.items()}
+    return {name: plain(value) for name, value in keys.items()}
 
 
 def _nothing_set(program: Program, where: str) -> QuestionError:
@@ -118,25 +95,10 @@ def _arguments(program: Program, settings: Settings, where: str) -> tuple[dict[s
             settings.unread.append(
                 f"{called(call)} in line {call.lineno} (another run's: that of line {chosen.lineno} is answered)"
             )
-    _tell_opened(program, chosen, settings, _OF_ARGUMENTS, keys)
+    tell_opened(program, chosen, settings, _OF_ARGUMENTS, keys)
     if task := ARGUMENTS.get(first, ""):
         settings.put("options.task", task, f"{where}: {first} in line {chosen.lineno}")
     return keys, first if first in ARGUMENTS else ""
-
-
-def _tell_opened(program: Program, call: ast.Call, settings: Settings, targets: dict[str, str], keys: dict[str, Any]) -> None:
-    """Leave open what ``Class(**mapping)`` may set where only running tells the mapping: no default stands for it.
-
-    ``targets``: what the class may set, by the key of each.
-    """
-    held = [word.value for word in call.keywords if word.arg is None and not isinstance(program.value(word.value), dict)]
-    if not held:
-        return
-    for key, target in targets.items():
-        if key not in keys:
-            settings.leave_open(target)
-    flags = " ".join(dict.fromkeys(flag for target in targets.values() if (flag := FLAGS.get(target))))
-    settings.unread.append(f"{called(call)}(**{ast.unparse(held[0])[:40]}) (only running tells what it holds: {flags} says it)")
 
 
 def _trainers(program: Program) -> set[str]:
@@ -193,7 +155,7 @@ def constants_of(text: str, where: str, text_of: TextOf | None = None) -> dict[s
             if isinstance(value, int | float | str | bool):
                 found.setdefault(name, value)
             elif isinstance(value, dict) and names_ is names:  # CONFIG = {"batch_size": 4, ...}
-                found |= {f"{name}.{key}": inner for key, inner in flat(_plain(value)).items() if f"{name}.{key}" not in found}
+                found |= {f"{name}.{key}": inner for key, inner in flat(plain(value)).items() if f"{name}.{key}" not in found}
     for call in program.calls("Trainer", "Fabric"):
         given = program.keywords(call)
         found |= {f"trainer.{name}": value for name, value in given.items() if isinstance(value, int | str)}
@@ -234,14 +196,14 @@ def settings_of_loop(
     built: dict[str, Any] = {}
     program = parse_python(text, where, text_of)
     program.capability = settings.capability
-    _beside(program, built, settings, where)
+    built_beside(program, built, settings, where)
     classifier(program, built, settings, where)
     if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built or is_loop_of_a_model(text):
         of_loop(program, built, settings, where)
         keys = without_rivals(constants_of(text, where, text_of), settings)
         if "model_name_or_path" not in built:
             own_model(program, text, keys, settings, where)
-        return keys, {name: _plain(value) for name, value in built.items()}
+        return keys, {name: plain(value) for name, value in built.items()}
     if command := command_in(text, where):
         return command
     raise _nothing_set(program, where)
@@ -272,7 +234,7 @@ def command_in(text: str, where: str) -> str:
             continue
         value = program.value(node)
         words = value if isinstance(value, list) else []
-        told = " ".join(str(_plain(word)) for word in words) if words else _written(program, node)
+        told = " ".join(str(plain(word)) for word in words) if words else _written(program, node)
         if len(told) < _LONGEST and _STARTS.search(told) and starts_training(told):
             return told
     return ""
@@ -283,7 +245,7 @@ def _written(program: Program, node: ast.AST) -> str:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     parts = node.values if isinstance(node, ast.JoinedStr) else []
-    return "".join(str(_plain(program.value(one.value if isinstance(one, ast.FormattedValue) else one))) for one in parts)
+    return "".join(str(plain(program.value(one.value if isinstance(one, ast.FormattedValue) else one))) for one in parts)
 
 
 def _own_fields(program: Program) -> dict[str, Any]:
@@ -302,91 +264,3 @@ def _own_fields(program: Program) -> dict[str, Any]:
             if node.name in parsed or {name.rsplit(".", 1)[-1] for name in named} & ARGUMENTS.keys():
                 found |= {name: value for name, value in own.items() if name != "_target_"}
     return found
-
-
-def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
-    """What stands beside the arguments, in files beside the program too: adapters, quantisation, the model, how it is loaded."""
-    parts = parts_of(program)
-    for part in parts:
-        _adapted(part, keys, settings)
-    for part, call in calls_in(parts, "BitsAndBytesConfig"):
-        if is_used(part, call, ("from_pretrained",)):
-            keys.update(
-                {_BITS[name]: value for name, value in part.keywords(call).items() if name in _BITS and _BITS[name] not in keys}
-            )
-    for part, call in calls_in(parts, "gradient_checkpointing_enable", "prepare_model_for_kbit_training"):
-        on = part.keywords(call).get("use_gradient_checkpointing", True) is True
-        if on and keys.get("gradient_checkpointing", False) is False:  # off in the arguments turns nothing off
-            keys["gradient_checkpointing"] = True
-    _trained_by(program, keys, settings, where)
-    for part in parts:
-        _loaded(part, keys, settings, where)
-
-
-def _adapted(program: Program, keys: dict[str, Any], settings: Settings) -> None:
-    """What adapters are made with: LoraConfig's arguments, Unsloth's get_peft_model."""
-    for call in program.calls("LoraConfig", "get_peft_model"):
-        if program.runs(call) is False or (called(call) == "LoraConfig" and not is_used(program, call, _TAKE_ADAPTERS)):
-            continue
-        for name, value in program.keywords(call).items():
-            gathered = name == "target_modules" and isinstance(value, Open) and _finds_linear_layers(program)
-            if name in _LORA:
-                keys.setdefault(_LORA[name], "all-linear" if gathered else value)
-            if name == "use_gradient_checkpointing":
-                keys.setdefault("gradient_checkpointing", value)
-            if name == "use_gradient_checkpointing" and value == "unsloth":  # before what the trainer's arguments say
-                keys["gradient_checkpointing"] = "offload"
-        if called(call) == "LoraConfig":  # whatever only running tells of it
-            keys.setdefault("use_lora", True)
-            _tell_opened(program, call, settings, _OF_ADAPTERS, program.keywords(call))
-    for call in program.calls("from_pretrained"):  # adapters that were trained before go on
-        taken = ast.unparse(call.func) == "PeftModel.from_pretrained" and program.runs(call) is not False
-        if taken and program.keywords(call).get("is_trainable") is True and "lora_r" not in keys:
-            keys["use_lora"] = True
-            keys["lora_r"] = Open("rank of the adapter that it loads")
-
-
-def _trained_by(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
-    """The trainer that runs: TRL's, its objective, and the lengths that it is given itself."""
-    reached = [call for call in program.calls(*TRAINERS) if program.runs(call) is not False]
-    one = len({called(call) for call in reached}) == 1  # of several the program's own arguments choose
-    for call in program.calls(*TRAINERS):
-        given = program.keywords(call)
-        if (name := called(call)) in _TASK_OF and call in reached and (one or program.runs(call)):
-            settings.put("library.trl", True, f"{where}: {name} in line {call.lineno}")
-            settings.put("options.task", _TASK_OF[name], f"{where}: {name} in line {call.lineno}")
-        keys.update({name: given[name] for name in _OF_TRAINER if name in given and name not in keys})
-        if isinstance(given.get("model"), str):
-            keys.setdefault("model_name_or_path", given["model"])
-
-
-def _finds_linear_layers(program: Program) -> bool:
-    """Whether a function of the program gathers its linear layers' names, as qlora.py's ``find_all_linear_names`` does."""
-    return any(re.search(r"(?:all|target)\w*linear|linear\w*(?:names|layers|modules)", name) for name in program.scopes.functions)
-
-
-def _loaded(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
-    loaders = [call for call in program.calls("from_pretrained") if _MODELS.fullmatch(ast.unparse(call.func))]
-    unsloth_alone = all("Fast" in ast.unparse(call.func) for call in loaders)
-    for call in loaders:
-        given = program.keywords(call)
-        model = (
-            program.value(call.args[0]) if call.args else given.get("model_name") or given.get("pretrained_model_name_or_path")
-        )
-        if model is not None:
-            keys.setdefault("model_name_or_path", model)
-        keys.update({_LOADED[name]: value for name, value in given.items() if name in _LOADED and _LOADED[name] not in keys})
-        if given.get("fast_inference") is True:
-            share = given.get("gpu_memory_utilization", 0.5)
-            settings.unread.append(f"fast_inference (vLLM on the same card, gpu_memory_utilization {_plain(share)}: not counted)")
-        if "Fast" in ast.unparse(call.func) and (program.runs(call) or unsloth_alone):
-            settings.put("framework", "unsloth", f"{where}: {ast.unparse(call.func)} in line {call.lineno}")
-
-
-def _plain(value: Any) -> Any:
-    """The value, what is open as a variable."""
-    if isinstance(value, Open):
-        return "${" + re.sub(r"\W", "_", value.name)[:40] + "}"
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return {key: _plain(one) for key, one in value.items()} if isinstance(value, dict) else value
