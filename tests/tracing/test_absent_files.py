@@ -257,3 +257,11 @@ def test_what_a_loaders_worker_makes_up_is_told(tmp_path: Path, monkeypatch: pyt
     assert told == [
         "sounds: sounds that are not here are made up, of 10 seconds at 8,000 samples a second, the rate that the program names"
     ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "written"),
+    [("checkpoints", True), ("out/gan", True), ("runs/exp1", True), ("data/train/A", False), ("../datasets/DUTS/im_aug", False)],
+)
+def test_folders_that_a_program_writes_hold_no_pictures_of_data(folder: str, written: bool) -> None:
+    assert local_files.is_output_folder(folder) == written

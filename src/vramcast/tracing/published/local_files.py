@@ -58,6 +58,12 @@ def is_setting(path: str) -> bool:
     )
 
 
+def is_output_folder(path: str) -> bool:
+    """Whether a folder is called as one that a program writes its checkpoints or results into."""
+    named = frozenset[str]().union(*(_words(part) for part in PurePath(path).parts[-2:]))
+    return bool(named & (_SAYS["run"] | _SAYS["outputs"]))
+
+
 def _stem(path: str) -> str:
     return PurePath(path.removesuffix(".gz")).stem
 

@@ -59,6 +59,8 @@ class _Folders:
 
     def lacks(self, folder: str) -> bool:
         """Whether the program's own call lists a folder that is not there, or one that was made up."""
+        if local_files.is_output_folder(folder):
+            return False
         known = str(Path(folder).absolute()) in self._made
         return bool(folder) and (known or bool(self._files.lacks(folder)))
 
