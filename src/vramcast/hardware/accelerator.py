@@ -98,9 +98,17 @@ def link_between(card: Accelerator, cards: int) -> float:
 
     Boards are joined in pairs or fours by a bridge; more of them meet on the host's link. Zero where neither is known.
     """
+    return _direct_link(card, cards) or card.host_link_bytes_per_s
+
+
+def meet_on_host(card: Accelerator, cards: int) -> bool:
+    """Whether so many cards of one machine are known to reach one another over the host's link alone: no module's card is."""
+    return card.form != "sxm" and card.host_link_bytes_per_s > 0 and not _direct_link(card, cards)
+
+
+def _direct_link(card: Accelerator, cards: int) -> float:
     bridged = next((reach for name, reach in _BRIDGED.items() if card.id.startswith(name) or card.form == name), 0)
-    direct = card.link_bytes_per_s if not bridged or cards <= bridged else 0
-    return direct or card.host_link_bytes_per_s
+    return card.link_bytes_per_s if not bridged or cards <= bridged else 0
 
 
 def with_link(card: Accelerator, bytes_per_s: float | None) -> Accelerator:

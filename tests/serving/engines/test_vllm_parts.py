@@ -37,6 +37,23 @@ def captured(version: tuple[int, ...], gpu: str = "H100 SXM", *, seqs: int = 102
 
 
 @pytest.mark.parametrize(
+    ("gpu", "tp", "by_nccl"),
+    [("L40S", 4, True), ("L40S", 2, False), ("L40S", 1, False), ("H100 SXM", 4, False), ("H100 PCIe", 4, True),
+     ("MI300X", 4, False), ("GH200", 4, False), ("H100 SXM", 16, True)],
+)  # fmt: skip
+def test_captured_all_reduces_are_nccl_s_where_cards_meet_on_the_host(gpu: str, tp: int, by_nccl: bool) -> None:
+    term = graphs_term(whole_stage(LLAMA), captured((0, 19), gpu, tp=tp), eager=False)
+    assert (term.find("collectives") is not None) == by_nccl
+
+
+def test_graphs_of_72b_on_four_l40s_are_those_of_its_start() -> None:
+    term = graphs_term(whole_stage("Qwen/Qwen2.5-72B-Instruct"), captured((0, 19), "L40S", seqs=256, tp=4), eager=False)
+    assert term.bytes / GiB == pytest.approx(2.62, rel=0.05)
+    eager = graphs_term(whole_stage(LLAMA), captured((0, 19), "L40S", tp=4), eager=True)
+    assert eager.bytes == 0
+
+
+@pytest.mark.parametrize(
     ("gpu", "seqs", "count"), [("H100 SXM", 1024, 51), ("B200", 1024, 83), ("H100 SXM", 128, 35), ("RTX 4090", 2, 3)]
 )
 def test_captured_sizes(gpu: str, seqs: int, count: int) -> None:

@@ -5,12 +5,14 @@ logs: bytes of a node from those of 0.19 (8 to 80 layers lie on one line) and, f
 on four cards, where LoRA and bitsandbytes launch their own kernels. On Hopper whole decode graphs also keep FlashAttention-3's
 partial outputs of the largest batch, fp32 for each of 32 splits of the context (v1/attention/backends/flash_attn.py,
 flash_attn_max_num_splits_for_cuda_graph): the part that tensor parallelism cuts. Pooling runs have no whole graphs
-(v1/worker/gpu_model_runner.py: "Pooling models do not support full cudagraphs").
+(v1/worker/gpu_model_runner.py: "Pooling models do not support full cudagraphs"). More than two cards that only the host's link
+joins, and numbers of ranks that vLLM's own all-reduce lacks, reduce by NCCL (distributed/device_communicators/
+custom_all_reduce.py), which captures its kernels on a stream of its own with event nodes beside (nccl, src/misc/strongstream.cc).
 """
 
 import msgspec
 
-from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.accelerator import Accelerator, meet_on_host
 from vramcast.hardware.runtime import cublas_workspace_bytes
 from vramcast.ledger import Term
 from vramcast.models.layers import Attention, Experts, LatentAttention
@@ -27,6 +29,8 @@ NODE_KIB = Fitted(19.4, 42, "start-up logs of 0.19, 8 to 80 layers on one line")
 COMPILED, EAGER, ROUTED = 8, 11, 3
 # shrink and expand of the four adapted linear layers; slices dequantised, multiplied and copied rather than four products
 LORA, DEQUANTIZED = 8, 12
+COLLECTIVE_KIB = Fitted(112, 3, "Qwen2.5-72B on four L40S (0.19), Qwen3-235B on eight (0.10), Qwen2-7B on two nodes")
+OWN_REDUCE_RANKS = (2, 4, 6, 8)
 SPLITS = 32
 ACCUMULATOR_BYTES = 4
 # v1/attention/backends/flashinfer.py: one float workspace, and a wrapper with its integer workspace for every decode size
@@ -85,6 +89,13 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
         return self._size_below(self._decode()) if self._whole() else 0
 
     @property
+    def reduces_by_nccl(self) -> bool:
+        """Whether captured all-reduces are NCCL's; cards whose links are not known are taken to have vLLM's own."""
+        if self.tp == 1 or self.card is None:
+            return False
+        return self.tp not in OWN_REDUCE_RANKS or (self.tp > 2 and meet_on_host(self.card, self.tp))
+
+    @property
     def warmed(self) -> bool:
         """Whether FlashInfer's kernels have run, and made its workspace, when graphs are captured: where all layers are its."""
         return self.flashinfer and not self.recurrent and self.core != "V0" and at(self.version, versions.WARMS_FLASHINFER)
@@ -131,7 +142,7 @@ def graphs_term(stage: Stage, capture: Capture, *, eager: bool) -> Term:
     """Memory of the captured graphs of one rank: cut at attention for every size, whole ones for decode batches since 0.11."""
     if eager:
         return Term(name="graphs", bytes=0, why="enforce_eager: none are captured")
-    parts = [_nodes(stage, capture), *_pool(stage, capture), *_attention(stage, capture)]
+    parts = [_nodes(stage, capture), *_collectives(stage, capture), *_pool(stage, capture), *_attention(stage, capture)]
     return Term.total(
         "graphs", [p for p in parts if not is_nothing(p.bytes)], source="vllm/config/vllm.py; start-up logs of 0.7 to 0.19"
     )
@@ -168,6 +179,16 @@ def _nodes(stage: Stage, capture: Capture) -> Term:
     if routed:
         launched += named(routed, "routed layers") * named(ROUTED, "more")
     return Term(name="nodes", amount=graphs * launched * bytes_(NODE_KIB.value * KiB, NODE_KIB.why))
+
+
+def _collectives(stage: Stage, capture: Capture) -> list[Term]:
+    """All-reduces of all graphs, where they are NCCL's: one behind each mixer and each feed-forward."""
+    if not capture.reduces_by_nccl:
+        return []
+    graphs = named(capture.sizes, "sizes") + named(capture.whole_sizes, "whole decode graphs")
+    reduced = sum(n * (len(block.mixers) + (block.feedforward is not None)) for block, n in stage.blocks)
+    each = bytes_(COLLECTIVE_KIB.value * KiB, COLLECTIVE_KIB.why)
+    return [Term(name="collectives", amount=graphs * named(reduced, "all-reduces by NCCL") * each)]
 
 
 def _kernels(capture: Capture) -> int:
