@@ -2,6 +2,7 @@
 
 import pytest
 
+from vramcast import train
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
@@ -146,3 +147,13 @@ def test_what_is_trained_is_the_whole_models_however_it_is_cut(layout: Parallel)
     model = read_model("meta-llama/Llama-3.1-70B")
     asked = Training(model=model.id, framework="megatron", gpus=64, parallel=layout)
     assert forecast_training(asked, model=model).trainable_parameters == model.parameters
+
+
+def test_a_quantised_checkpoint_is_trained_by_adapters_alone() -> None:
+    """Full training of a bnb-4bit upload was answered as of 16-bit weights; transformers refuses it, and so do we."""
+    with pytest.raises(QuestionError, match=r"holds weights in nf4, which no trainer trains: use --method qlora"):
+        train("unsloth/Qwen2.5-7B-Instruct-bnb-4bit", gpu="T4")
+    stored = train("unsloth/Qwen2.5-7B-Instruct-bnb-4bit", gpu="3090", method="lora")
+    whole = train("Qwen/Qwen2.5-7B-Instruct", gpu="3090", method="lora")
+    terms = [{t.name: t.bytes for t in one.worst.terms} for one in (stored, whole)]
+    assert terms[0]["weights"] < 0.6 * terms[1]["weights"]

@@ -73,8 +73,22 @@ def _before_framework(draft: Draft, question: Training, model: Model) -> Overrid
         yield from _partial(PARTIALS[question.method])
     if question.method == "qlora":
         yield because("QLoRA holds frozen weights in 4-bit NormalFloat (arXiv 2305.14314)", Quantization, scheme="nf4")
+    elif kind_of(question.method) == "adapter" and (stored := stored_scheme(model)):
+        yield because("the checkpoint is stored so, and is loaded as it lies", Quantization, scheme=stored)
     yield from _groups(draft, model)
     yield from narrow_inputs(question, draft.framework)
+
+
+def stored_scheme(model: Model) -> str:
+    """The scheme of a checkpoint whose weights cannot be trained as they are stored; "" for others.
+
+    Source: transformers 5, trainer_utils.py, validate_quantization_for_training: bitsandbytes, GPTQ and AWQ without an adapter.
+    """
+    stored = model.quantization or {}
+    method = stored.get("quant_method")
+    if method == "bitsandbytes":
+        return "int8" if stored.get("load_in_8bit") else "nf4"
+    return method if method in ("awq", "gptq") else ""
 
 
 def _task(draft: Draft, question: Training) -> Overrides:
@@ -252,6 +266,11 @@ def _method(question: Training, model: Model, recipe: Recipe) -> None:
     if recipe.quantization.scheme and recipe.task.method == "full":
         raise QuestionError(
             f"weights in {recipe.quantization.scheme} are frozen, so method full cannot train them: use --method qlora"
+        )
+    if not adapted and (stored := stored_scheme(model)):
+        other = "qlora" if stored == "nf4" else "lora"
+        raise QuestionError(
+            f"the checkpoint holds weights in {stored}, which no trainer trains: use --method {other}, or its unquantised model"
         )
     partial, some = PARTIALS.get(question.method), recipe.task.trainable_layers
     if partial and some is not None and not 1 <= some <= model.layers:
