@@ -20,8 +20,8 @@ _RACKS = {"gb200": 72, "gb300": 72}
 RAIL_BYTES_PER_S = {"ampere": 25e9, "hopper": 50e9, "blackwell": 50e9}
 _ETHERNET_BYTES_PER_S = 12.5e9
 # Cards that an NVLink bridge joins, by the beginning of their id or their form: two boards side by side, H200 NVL two or four.
-# NVIDIA's product briefs of these boards.
-_BRIDGED = {"h200-nvl": 4, "pcie": 2, "nvl": 2}
+# NVIDIA's product briefs of these boards; of a GeForce RTX 3090 the GA102 whitepaper (NVLink between two cards).
+_BRIDGED = {"h200-nvl": 4, "pcie": 2, "nvl": 2, "rtx-3090": 2}
 # Sign + exponent + fraction bits. TF32 is stored in 32 bits and computed with 19. Source: IEEE 754; NVIDIA A100 whitepaper;
 # OCP Microscaling and 8-bit floating point specifications.
 FORMATS = {
