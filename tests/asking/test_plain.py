@@ -293,3 +293,39 @@ def test_what_no_flag_holds_is_told(text: str, flags: str, unread: str) -> None:
     asked = plain_question(text)
     assert asked is not None
     assert (" ".join(asked.flags), asked.unread) == (flags, unread)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("3090 or 4090 or 5090 for qwen3 32b", "--gpu=3090x1 --gpu=4090x1 --gpu=5090x1 --by=speed"),
+        ("4090, 5090 or RTX PRO 6000 for qwen3 32b", "--gpu=4090x1 --gpu=5090x1 --gpu=RTX PRO 6000x1 --by=speed"),
+        ("3090 ti or 3090 for qwen3 32b", "--gpu=3090 tix1 --gpu=3090x1 --by=speed"),
+        ("2x4090 + 2x3090 for qwen3 32b", "--gpu=4090, 4090, 3090, 3090"),
+        ("qwen3 32b on 2 nodes with 8 h100 each", "--gpu=h100x16"),
+        ("lora or full fine-tune qwen3 32b on h100", "--gpu=h100 --only=train"),
+        ("fp8 vs bf16 qwen3 32b on h100", "--gpu=h100"),
+    ],
+)
+def test_every_card_and_way_of_a_choice_is_offered(text, flags):
+    asked = plain_question(text)
+    assert (asked.model, " ".join(asked.flags), asked.unread) == ("qwen3 32b", flags, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "unread"),
+    [
+        ("two machines with 4090s for qwen3 8b", "--gpu=4090", "two machines"),
+        ("3 machines with 24gb vram for qwen3 8b", "--gpu=24gb", "3 machines"),
+        ("3090 with 64gb for qwen3 8b", "--gpu=3090", "64gb"),
+        ("train qwen3 8b in 24 hours on a 4090", "--gpu=4090 --only=train", "24hours"),
+    ],
+)
+def test_what_no_flag_takes_is_told_and_changes_no_number(text, flags, unread):
+    asked = plain_question(text)
+    assert (asked.model, " ".join(asked.flags), asked.unread) == ("qwen3 8b", flags, unread)
+
+
+def test_the_release_of_a_model_is_a_part_of_its_name():
+    asked = plain_question("whisper large v3 on 3060")
+    assert (asked.model, asked.unread) == ("whisper large v3", "")

@@ -31,6 +31,7 @@ from vramcast.asking.plain_words import (
     SUFFIX,
     TOTAL,
     TRAINS,
+    TWO_WAYS,
     USUAL_CONTEXT,
     WANTED,
     WHICH_MODELS,
@@ -100,6 +101,8 @@ def plain_question(text: str) -> PlainQuestion | None:
     found, cards = _with_its_card(found, cards, line)
     if trains and settings.get("concurrency"):
         found = NamedModel(found.name, f"{found.unread} {settings['concurrency']} users".strip())
+    if "deadline" in settings and not settings.keys() & {"tokens", "samples"}:  # of a run whose length nobody said
+        found = NamedModel(found.name, f"{found.unread} {settings.pop('deadline')}".strip())
     if wanted == "nodes" and count > 1:
         found = NamedModel(found.name, f"{found.unread} nodes of {count}".strip())
     if trains and (quant := settings.get("quant")) and not trains_in(settings):
@@ -282,9 +285,17 @@ def _told_host(settings: dict[str, str]) -> str:
     return f"{settings['host']}GB of the machine's own memory" if "host" in settings else ""
 
 
+def _is_a_format(word: str) -> bool:
+    """Whether a word alone is a type of weights, a scheme of quantisation or a method of training."""
+    known = any(pattern.fullmatch(word) for name, pattern in SAID if name in ("dtype", "quant", "method"))
+    return known or word.lower() == "full"
+
+
 def _settings(line: str) -> tuple[str, dict[str, str]]:
     """The line without what it says of context, users, engine and types, and what that was."""
     said: dict[str, str] = {}
+    if (both := TWO_WAYS.search(line)) and all(_is_a_format(word) for word in both.groups()):
+        line, said["open"] = f"{line[: both.start()]} {line[both.end() :]}", "format"
     for name, pattern in SAID:
         if name == "quant" and len({bits_of(found[0]) for found in pattern.finditer(line)}) > 1:  # q4 or q8: each is shown
             line, said["open"] = pattern.sub(" ", line), "quant"

@@ -16,7 +16,7 @@ from vramcast.asking.plain_words import ASKING, SAME_SIZE, SIZE_ALONE, SIZED
 _WORDS_OF_A_NAME = 4
 _LONGEST_RUN = 6
 _OF_A_CARD = 0.85  # of which weights may fill: an engine takes nine tenths, its cache and buffers a part of that
-_VARIANT = re.compile(r"instruct|chat|it|base|thinking|\d[\d.]*[bt]?", re.IGNORECASE)
+_VARIANT = re.compile(r"instruct|chat|it|base|thinking|large|medium|small|v\d(?:\.\d)?|\d[\d.]*[bt]?", re.IGNORECASE)
 _JOINS = re.compile(r"an?|the|my|on|in|at|to|of|for|with|from|by|and|or|is", re.IGNORECASE)  # words that end no name
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
@@ -242,7 +242,7 @@ def _foreign(text: str) -> list[str]:
         glued = found and _CHINESE.match(line) and _CHINESE.match(found[-1]) and text.find(found[-1] + line[:end]) >= 0
         if glued:
             found[-1] += line[:end]
-        elif line[:end].strip(".,;:!?()\"'-/，。？（）"):
+        elif line[:end].strip(".,;:!?()\"'-/+，。？（）、"):
             found.append(line[:end].strip(",;:!?()\"'，。？（）"))
         line = line[end:].lstrip()
     return found

@@ -132,7 +132,12 @@ HOST = re.compile(
 SHARED = re.compile(r"(?:\bm\d\b|mac|apple|strix|halo|spark|395|ultra|studio|mini|unified)[^,;]{0,20}$", re.I)
 # Between two cards: two offers, or one machine.
 EITHER = re.compile(r"\bor\b|\bvs\b|\bversus\b|还是|或", re.I)
-BOTH = re.compile(r"[\s,]*(?:and|\+|plus|with|加上?|和|&)\s*(?:an?|one|the|my)?\s*\d?\s*[x×]?\s*", re.I)
+BOTH = re.compile(r"[\s,]*(?:and|\+|plus|with|加上?|和|&|,|、)\s*(?:an?|one|the|my)?\s*", re.I)
+_TUNES = r"(?:[- ](?:param\w*[- ])?(?:fine[- ]?tun\w*|training|sft))?"
+TWO_WAYS = re.compile(  # q4 or q8, lora vs qlora
+    rf"(?<!\S)([\w-]+?){_TUNES}\s*(?:\bor\b|\bvs\b\.?|\bversus\b|还是|或)\s*([\w-]+?){_TUNES}(?![\w-])", re.I)  # fmt: skip
+WHICH_CARD = re.compile(r"\bwhich\s+(?:is|one|card|gpu|of)\b|\bbetter\b|\bfaster\b|哪(?:个|张|款|种)(?!模型|量化)", re.I)
+PLUS = re.compile(r"(?<=[\dis])\+(?=\d)")  # 4090+3090
 SIZE_OF_A_CARD = re.compile(r"\d{1,3}\s?gb?", re.I)
 SUFFIX = re.compile(r"(?:ti\w*|su\w*|xt\w*|gre|d|m|laptop|mobile)", re.I)  # of a card's name
 CLUSTER = 256  # cards that a cluster is asked for where a line wants to know how many
@@ -157,7 +162,7 @@ BEFORE = re.compile(
     r"(?:(?:used|new|old|second-?hand|refurbished|identical|nvidia)\s+)*$", re.I)  # fmt: skip
 CARD_BEHIND = re.compile(r"\b(?:on|with|for|in)\s+(?:(?:an?|the|my|one)\s+)?((?=[^?!,]*\d)[\w][\w .+-]{1,40}?)[?!. ]*$", re.I)
 # Several machines of so many cards each: 两台8卡A800, two 8x H100 nodes, 4 nodes of 8 H100.
-_FEW = rf"\d{{1,3}}|{'|'.join(word for word, number in NUMBERS.items() if number > 1)}"
+_FEW = rf"\d{{1,3}}(?![\d.]|\s?gi?b?\b|\s?tb\b)|{'|'.join(word for word, number in NUMBERS.items() if number > 1)}"
 _BOX = r"(?:nodes?|servers?|machines?|hosts?|boxes)"
 MACHINES = (
     re.compile(rf"(?<![A-Za-z0-9.])({_FEW})\s*(?:台|个节点)\s*({_FEW}|单)\s*(?:[x×*]|卡|张|块)\s*(?:的\s*)?()", re.I),
@@ -172,7 +177,7 @@ COUNTED = re.compile(r"(\d{1,4})\s*(?:[x×*]|张|块|卡|个)\s*(.+)", re.I)
 ON = re.compile(r"(.+?)\s+on\s+(?:(?:an?|the|my)\s+)?(.+)", re.I)
 A_MAC = re.compile(r"\b(?:macbook(?:\s+(?:pro|air))?|imac|mac\s+(?:mini|studio|pro))\b", re.I)
 PLURAL = re.compile(r"(?<=\d)s$")
-CARDS = re.compile(r"\s+(?:gpus?|cards?)$", re.I)
+CARDS = re.compile(r"\s+(?:gpus?|cards?|each)$", re.I)
 GLUED = re.compile(r"(?<![A-Za-z0-9.-])(\d{1,4})[x×*](?=[A-Za-z0-9])(?!\d+(?:\.\d+)?b\b)", re.I)
 # Between Chinese and Latin words a space; a maker's name stays with its card, and a counter with its number.
 MIXED = re.compile(r"(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])")
