@@ -8,7 +8,7 @@ from vramcast import Serving, forecast, read_model
 from vramcast.errors import MissingError, VramcastError
 from vramcast.ledger import Forecast
 from vramcast.models.inventory import Model
-from vramcast.serving.engines.drafts import draft_of
+from vramcast.serving.engines.drafts import draft_of, way_of_draft
 from vramcast.serving.engines.sglang.drafts import drafts_itself
 from vramcast.serving.engines.vllm.settings import draft_beside
 
@@ -125,3 +125,18 @@ def test_a_third_head_is_called_so_whatever_its_vocabulary() -> None:
     found = draft_of("someone/x", "eagle3", target, option="speculative_model")
     assert found is not None
     assert str(found.assumed[0].value).startswith("EAGLE 3 head")
+
+
+def test_vllm_answers_beside_a_draft_that_nothing_knows_and_tells_it() -> None:
+    options = {"speculative_model": "someone/a-drafter", "num_speculative_tokens": 4}
+    found = forecast(Serving(model=LLAMA, engine="vllm", gpu="H100 SXM5 80GB", options=options))
+    assert [u.what for u in found.unmodelled if u.what.startswith("the draft model someone/a-drafter")]
+    assert found.ranks[0].needed_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [("[ngram]", "ngram"), ("Qwen/Qwen3-0.6B", "draft_model"), ("someone/EAGLE3-Llama", ""), (DEEPSEEK, ""), (None, "")],
+)
+def test_a_draft_named_without_a_method_has_that_of_its_name(name: str | None, way: str) -> None:
+    assert way_of_draft(name, read_model(DEEPSEEK)) == way

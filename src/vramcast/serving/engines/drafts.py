@@ -10,13 +10,14 @@ from time import monotonic
 import msgspec
 
 from vramcast.errors import ConfigError, MissingError, QuestionError, UnmodelledError, UnsafeFileError
-from vramcast.ledger import Assumption
+from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.families import eagle
 from vramcast.models.inventory import Model
 from vramcast.untrusted import existing_path, printable
 
 # vllm/config/speculative.py: a draft without a method has that of its name, "eagle-" or "eagle3"
 _NAMED = re.compile(r"(?<![a-z])eagle(?:3|(?=[-_.]|$))", re.IGNORECASE)
+_LAYERS = re.compile(r"eagle|medusa|mtp|nextn|speculator|dflash", re.IGNORECASE)  # names of draft layers rather than models
 _THIRD = "eagle3"
 DAMAGED = (ConfigError, UnmodelledError, UnsafeFileError)
 """Errors of a draft that is at hand and cannot be read, apart from those of a name that nothing knows."""
@@ -48,6 +49,22 @@ def draft_of(name: str | None, method: str | None, target: Model, *, option: str
         return Draft(head, (_told(name, head, target, option, third=third),))
 
 
+def known_draft(name: str, method: str | None, target: Model, *, option: str) -> Draft | None:
+    """As ``draft_of``; None for a name that nothing knows, which the answer tells by ``uncounted``."""
+    try:
+        return draft_of(name, method, target, option=option)
+    except (QuestionError, MissingError) as unknown:
+        if isinstance(unknown, DAMAGED):
+            raise
+        return None
+
+
+def uncounted(name: str) -> Unmodelled:
+    """What the answer says of a draft whose shape nothing tells."""
+    why = "its shape is not known (a folder or config.json of it tells)"
+    return Unmodelled(f"the draft model {printable(name)[:80]}: its weights and cache are not counted, {why}")
+
+
 _MISSES: dict[str, tuple[float, QuestionError | MissingError]] = {}
 _REMEMBERED_S, _MOST_MISSES = 60.0, 64
 
@@ -67,6 +84,13 @@ def _read(name: str) -> Model:
                 _MISSES.clear()
             _MISSES[name] = monotonic(), unknown
         raise
+
+
+def way_of_draft(name: str | None, target: Model) -> str:
+    """The method of vLLM for a draft that is named without one: "" where its config.json decides (EAGLE, Medusa, MTP layers)."""
+    if not name or is_target(name, target) or _LAYERS.search(name):
+        return ""
+    return "ngram" if name.strip("[]") == "ngram" else "draft_model"
 
 
 def is_target(name: str, target: Model) -> bool:

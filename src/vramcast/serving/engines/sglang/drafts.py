@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vramcast.errors import MissingError, QuestionError
 from vramcast.ledger import Unmodelled
 from vramcast.models.inventory import Model
-from vramcast.serving.engines.drafts import DAMAGED, Draft, draft_of, is_target
+from vramcast.serving.engines.drafts import Draft, is_target, known_draft, uncounted
 from vramcast.untrusted import printable
 
 _OWN_LAYERS = frozenset({"eagle", "nextn"})
@@ -33,12 +32,7 @@ def draft_beside(model: Model, options: Mapping[str, Any]) -> Draft | None:
     name = options.get("speculative_draft_model_path")
     if not name or drafts_itself(model, options):
         return None
-    try:
-        return draft_of(name, _algorithm(options), model, option="speculative_draft_model_path")
-    except (QuestionError, MissingError) as unknown:
-        if isinstance(unknown, DAMAGED):
-            raise
-        return None
+    return known_draft(name, _algorithm(options), model, option="speculative_draft_model_path")
 
 
 def uncounted_draft(model: Model, options: Mapping[str, Any], draft: Draft | None) -> tuple[Unmodelled, ...]:
@@ -48,8 +42,7 @@ def uncounted_draft(model: Model, options: Mapping[str, Any], draft: Draft | Non
     if draft is not None or own or algorithm == "ngram" or not (name or algorithm):
         return ()
     if name and not is_target(name, model):
-        why = "its shape is not known (a folder or config.json of it tells)"
-        return (Unmodelled(f"the draft model {printable(name)[:80]}: its weights and cache are not counted, {why}"),)
+        return (uncounted(name),)
     said = printable(str(options["speculative_algorithm"]))[:40] if algorithm else ""
     return (Unmodelled(f"the draft of --speculative-algorithm {said}: none is named, and {model.id} has no layers for it"),)
 

@@ -15,6 +15,7 @@ from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.sharding import Stage, distinct_stages, every_stage
 from vramcast.quantity import Number, ceiling, floored, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, held_at_once, narrowest
+from vramcast.serving.engines.drafts import way_of_draft
 from vramcast.serving.engines.layouts import (
     check_context_ranks,
     even_split,
@@ -30,7 +31,7 @@ from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK, VllmTerms, fixed_t
 from vramcast.serving.engines.vllm.options import OPTIONS
 from vramcast.serving.engines.vllm.pages import PagePlan, paged_layers, plan, state_bytes, token_bytes, whole_heads
 from vramcast.serving.engines.vllm.profile import unsized_images
-from vramcast.serving.engines.vllm.settings import VllmSettings, draft_beside, settings_of, subtracts_graphs
+from vramcast.serving.engines.vllm.settings import VllmSettings, draft_beside, settings_of, subtracts_graphs, uncounted_draft
 from vramcast.serving.layers import CacheLayer, cache_layers, encodes_only, tower_layers
 from vramcast.serving.weights import loaded_dtype, storage_of
 from vramcast.units import GiB, gib
@@ -334,6 +335,8 @@ class Vllm(msgspec.Struct, frozen=True):
         context = context_of(question, model, defaults)
         _fill(defaults, number, card, context, whole=encodes_only(model))
         defaults.take("block_size", _block(model), "default of CUDA backends")
+        if way := way_of_draft(defaults.values.get("speculative_model"), model):
+            defaults.take("speculative_method", way, "the draft's name says so (vllm/config/speculative.py)")
         if defaults.values.get("enable_lora"):
             defaults.take("max_lora_rank", DEFAULT_RANK, "default of vllm/config/lora.py; slots grow with it")
         found = resolved(question, model, card, defaults, version=version, context=context)
@@ -342,7 +345,7 @@ class Vllm(msgspec.Struct, frozen=True):
         said = named_kernel(model, storage, kernel, other, expert_group(question.parallel, defaults.values))
         draft = draft_beside(model, defaults.values)
         said = (*said, *(draft.assumed if draft else ()))
-        more = unsized_images(model)
+        more = (*unsized_images(model), *uncounted_draft(model, defaults.values))
         if not (said or more):
             return found
         return msgspec.structs.replace(found, assumed=(*found.assumed, *said), unmodelled=(*found.unmodelled, *more))

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.ledger import Unmodelled
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.models.quantization import scheme_for
 from vramcast.serving.engines.base import Resolved, Version, at, parse_version
-from vramcast.serving.engines.drafts import Draft, draft_of, is_target
+from vramcast.serving.engines.drafts import Draft, is_target, known_draft, uncounted
 from vramcast.serving.engines.layouts import ExpertKernel, has_experts, spread_of, vllm_kernel
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
@@ -225,11 +226,22 @@ def total_bytes(card: Accelerator | None, options: dict[str, Any]) -> int:
 
 
 def draft_beside(model: Model, options: dict[str, Any]) -> Draft | None:
-    """The draft model, whose weights and cache stand beside the target's on the last stage."""
-    name, method = options.get("speculative_model"), options.get("speculative_method")
-    if name and str(method).endswith("mtp") and is_target(name, model):
-        return None  # its own draft layers, as where none is named (vllm/config/speculative.py)
-    return draft_of(name, method, model, option="speculative_model") if name else None
+    """The draft model, whose weights and cache stand beside the target's on the last stage; None for one that nothing knows."""
+    name = _draft_named(model, options)
+    return known_draft(name, options.get("speculative_method"), model, option="speculative_model") if name else None
+
+
+def uncounted_draft(model: Model, options: dict[str, Any]) -> tuple[Unmodelled, ...]:
+    """What the answer says of a draft model that is named and that nothing knows."""
+    name = _draft_named(model, options)
+    return (uncounted(name),) if name and draft_beside(model, options) is None else ()
+
+
+def _draft_named(model: Model, options: dict[str, Any]) -> str:
+    """The draft's name; "" for the target's own draft layers, as where none is named, and for "ngram", which is a method."""
+    name, method = options.get("speculative_model") or "", options.get("speculative_method")
+    own = str(method).endswith("mtp") and is_target(name, model)  # vllm/config/speculative.py
+    return "" if own or name.strip("[]") == "ngram" else name
 
 
 def _demand(version: Version, options: dict[str, Any], pp: int) -> Demand:
