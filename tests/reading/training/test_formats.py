@@ -435,7 +435,9 @@ def test_grpo_adds_prompt_and_completion() -> None:
 def test_evaluation_keeps_logits_unless_they_are_gathered() -> None:
     given = {"per_device_train_batch_size": 4, "output_dir": "x", "eval_strategy": "steps", "per_device_eval_batch_size": 16}
     assert _read_mapping(given, where="a").get("options.eval_batch") == 16
-    assert _read_mapping(given | {"eval_accumulation_steps": 1}, where="a").get("options.eval_batch") is None
+    assert _read_mapping(given | {"eval_accumulation_steps": 1}, where="a").get("options.eval_batch") == 16  # a batch's own stay
+    unsloth = given | {"per_device_eval_batch_size": 8, "use_gradient_checkpointing": "unsloth"}
+    assert _read_mapping(unsloth, where="a").get("options.eval_batch") == 4  # unsloth, models/rl.py: eval_changes
 
 
 @pytest.mark.parametrize(

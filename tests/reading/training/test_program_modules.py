@@ -142,10 +142,11 @@ def test_modules_are_imported_from_the_repository_s_root(tmp_path: Path) -> None
     assert read_training_files((str(main),)).get("adapter.targets") == ("q_proj",)
 
 
-def test_an_evaluation_under_unsloth_keeps_no_logits(tmp_path: Path) -> None:
+def test_an_evaluation_under_unsloth_is_no_larger_than_a_training_batch(tmp_path: Path) -> None:
     text = (
         "from unsloth import FastLanguageModel\nmodel, t = FastLanguageModel.from_pretrained('unsloth/Llama-3.2-1B')\n"
         "args = TrainingArguments(eval_strategy='steps')\nSFTTrainer(model=model, args=args)\n"
     )
-    assert _read(tmp_path, main=text).get("options.eval_batch") is None
+    text = text.replace("(eval_", "(per_device_train_batch_size=2, eval_")
+    assert _read(tmp_path, main=text).get("options.eval_batch") == 2
     assert _read(tmp_path, main=text.replace("SFTTrainer", "Trainer")).get("options.eval_batch") == 8

@@ -1,5 +1,6 @@
 """Files of programs without a table of their own: read by the names that training programs share, and nothing else's."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from vramcast.errors import QuestionError
 from vramcast.reading.kinds import kinds_of, taken_for
 from vramcast.reading.training import shared
 from vramcast.reading.training.files import read_training_files
+from vramcast.reading.training.settings import Settings
 
 SECTIONS = """
 model: {name: org/Model-8B, lora: {rank: 16}, ac: {freq: 1}}
@@ -179,3 +181,27 @@ def test_a_list_of_devices_is_counted(key: str, value: object, target: str, coun
     rule = shared.rule_of(key)
     assert isinstance(rule, tuple) and rule[0] == target
     assert rule[1](value) == count
+
+
+def _read(folder: Path, keys: dict[str, Any]) -> Settings:
+    (folder / "given.json").write_text(json.dumps(keys))
+    return read_training_files((str(folder / "given.json"),))
+
+
+def test_a_switch_beside_a_section_turns_its_quantisation_and_its_adapters_off(tmp_path: Path) -> None:
+    given = {
+        "pretrained_model_name": "org/Chat-8B", "model_name": "CausalLM-SFT", "per_device_train_batch_size": 4, "output_dir": "x",
+        "is_quantized": False, "quantization_config": {"load_in_4bit": True}, "is_peft": False, "peft_config": {"r": 32},
+    }  # fmt: skip
+    off = _read(tmp_path, given)
+    assert (off.get("model"), off.get("quant"), off.get("method")) == ("org/Chat-8B", None, None)
+    on = _read(tmp_path, given | {"is_quantized": True, "is_peft": True})
+    assert (on.get("quant"), on.get("adapter.rank"), on.get("method")) == ("nf4", 32, "qlora")
+
+
+def test_modules_trained_whole_beside_an_adapter_are_read_in_its_section(tmp_path: Path) -> None:
+    given = {
+        "model": {"name": "org/Chat-8B"}, "lora": {"r": 8, "modules_to_save": ["embed_tokens", "lm_head"]},
+        "training": {"per_device_train_batch_size": 1, "num_train_epochs": 1, "gradient_accumulation_steps": 2},
+    }  # fmt: skip
+    assert _read(tmp_path, given).get("adapter.modules_to_save") == ("embed_tokens", "lm_head")

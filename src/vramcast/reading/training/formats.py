@@ -90,19 +90,21 @@ def switched(keys: dict[str, Any], settings: Settings) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if key not in set(dropped)}
 
 
+_OF_QUANTISATION = "quantization|quant|bitsandbytes|bnb"
 _SECTION_ENDS = "(?:_(?:configs?|cfg|args|kwargs|params|settings))?"
 
 
 def _switched_off_beside(keys: dict[str, Any]) -> tuple[str, ...]:
-    """The sections, with a dot behind, that a ``use_NAME`` or ``enable_NAME`` at their side turns off; an empty one does too."""
+    """The sections, with a dot behind, that a ``use_NAME`` or ``is_NAME`` at their side turns off; an empty one does too."""
     off: list[str] = []
     for key, value in keys.items():
         above, _, leaf = key.rpartition(".")
-        named = re.fullmatch(r"(?:use|enable)_(\w+)", leaf.lower())
+        named = re.fullmatch(r"(?:(?:use|enable|is)_)?(quantized?)|(?:use|enable|is)_(\w+)", leaf.lower())
         if named is None or not (flag(value) is False or value in (None, "")):
             continue
         place = rf"{re.escape(above)}\." if above else ""
-        section = re.compile(rf"{place}(?i:{re.escape(named[1])}{_SECTION_ENDS})\.")
+        name = _OF_QUANTISATION if named[1] else re.escape(named[2])
+        section = re.compile(rf"{place}(?i:(?:{name}){_SECTION_ENDS})\.")
         off += [found[0] for one in keys if (found := section.match(one))]
     return tuple(dict.fromkeys(off))
 

@@ -21,7 +21,7 @@ from vramcast.reading.training.example_scripts import (
     tuned,
 )
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
-from vramcast.reading.training.objectives import lengths, loss_type, objective, preference, run_named
+from vramcast.reading.training.objectives import evaluation, lengths, loss_type, objective, preference, run_named
 from vramcast.reading.training.peft_config import TARGETS as PEFT_TARGETS
 from vramcast.reading.training.peft_config import TYPES as PEFT_TYPES
 from vramcast.reading.training.pins import settle_release
@@ -117,6 +117,13 @@ def sharding(settings: Settings, value: Any, because: str) -> None:
         settings.put("parallel.shard", NODE_CARDS, f"{because}: shards in a node of {NODE_CARDS} cards")
     if "offload" in words.split():
         settings.add("offload", "parameters", because)
+
+
+def model_called(settings: Settings, value: Any, because: str) -> None:
+    """A model's id or path; a bare word may be the program's own name for its run, so that any other key stands before it."""
+    word = str(value)
+    told = "/" in word or re.search(r"\d+(?:\.\d+)?[bm]\b", word.lower())
+    settings.put("model" if told else "model.called", None if value in UNSET else word, because)
 
 
 def state_dict(settings: Settings, value: Any, because: str) -> None:
@@ -287,7 +294,8 @@ TRL: dict[str, Rule] = {
     "model_max_length": ("seq", whole),
     "max_seq_len": ("seq", whole),
     "block_size": ("seq", whole),
-    "model_name": ("model", text),
+    "model_name": model_called,
+    "pretrained_model_name": ("model", text),
     "base_model": ("model", text),
 }
 RULES = TRAINER | TRL
@@ -319,6 +327,8 @@ TRAINER_IDLE = ("output_dir", "run_name", *IDLE)  # for those whose files tell t
 
 def finish(settings: Settings) -> None:
     """TrainingArguments' own defaults, and what several keys mean together."""
+    settings.put("model", settings.get("model.called"), settings.because.get("model.called", ""))
+    settings.drop("model.called")
     objective(settings)
     if settings.get("framework") == "pytorch":  # a program's own loop: no trainer's default stands behind it
         settle_release(settings)
@@ -382,11 +392,3 @@ def adapters(settings: Settings, *, rank: int = 8) -> None:
     )
     settings.default("adapter.rank", rank, "default rank")
     settings.default("adapter.targets", ("q_proj", "v_proj"), PEFT_TARGETS)
-
-
-def evaluation(settings: Settings) -> None:
-    """The Trainer keeps every logit of an evaluation on the card unless eval_accumulation_steps is set."""
-    strategy_ = settings.get("eval.strategy", "no")
-    if strategy_ != "no" and not settings.get("eval.accumulation"):
-        batch = settings.get("eval.batch", 8)
-        settings.put("options.eval_batch", batch, settings.because.get("eval.batch", "per_device_eval_batch_size 8"))

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from vramcast.reading.training.huggingface import TRAINER, TRAINER_IDLE, attention, evaluation, fused_kernels, pixels, sharded
+from vramcast.reading.training.huggingface import TRAINER, TRAINER_IDLE, attention, fused_kernels, pixels, sharded
 from vramcast.reading.training.keys import Rule, flag, names, number, one_of, text, when, whole
+from vramcast.reading.training.objectives import evaluation
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "LLaMA-Factory YAML"

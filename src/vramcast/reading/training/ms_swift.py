@@ -5,8 +5,9 @@ Keys and defaults: ms-swift 4.6.0, swift/arguments and swift/trainers/arguments.
 
 from typing import Any
 
-from vramcast.reading.training.huggingface import TRAINER, TRAINER_IDLE, attention, evaluation, fused_kernels, pixels, sharded
+from vramcast.reading.training.huggingface import TRAINER, TRAINER_IDLE, attention, fused_kernels, pixels, sharded
 from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
+from vramcast.reading.training.objectives import evaluation
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "ms-swift arguments"

@@ -80,3 +80,22 @@ def lengths(settings: Settings) -> None:
         settings.put("options.scored", (completion or 256) / together, "GRPO: logits of the completion only")
     if settings.get("lengths.packed") is False:
         settings.put("options.lengths", "variable", settings.because["lengths.packed"])
+
+
+def evaluation(settings: Settings) -> None:
+    """A forward of one evaluation batch, with its logits; a loss alone is kept of it (transformers, trainer.py, evaluate).
+
+    Unsloth's trainers evaluate in no larger batches than they train in where nobody says how large (models/rl.py, eval_changes),
+    with all logits since 2025.10 (unsloth_prediction_step). The logits of a classifier are few (``loss`` none).
+    """
+    if settings.get("eval.strategy", "no") == "no" or settings.get("loss") == "none":
+        return
+    micro, batch = settings.get("micro_batch"), settings.get("eval.batch", _EVAL_BATCH)
+    capped = settings.get("framework") == "unsloth" and not settings.get("eval.as_said")
+    if capped and batch == _EVAL_BATCH and isinstance(micro, int) and micro < batch:
+        settings.put("options.eval_batch", micro, "unsloth: no larger than the training batch")
+    because = settings.because.get("eval.batch", f"per_device_eval_batch_size {_EVAL_BATCH}")
+    settings.put("options.eval_batch", batch, because)
+
+
+_EVAL_BATCH = 8  # TrainingArguments: per_device_eval_batch_size

@@ -34,8 +34,8 @@ def implied(program: Program, keys: dict[str, Any], settings: Settings, where: s
     if settings.get("framework") == "unsloth":
         _unsloth_adapters(program, keys)
         _unsloth_arguments(keys, settings, where, arguments)
-        if any(called(call) not in ("Trainer", "Seq2SeqTrainer") for call in program.calls(*TRAINERS)):
-            keys.setdefault("eval_accumulation_steps", 1)  # models/rl.py: patched trainers keep no logits of an evaluation
+        if all(called(call) in ("Trainer", "Seq2SeqTrainer") for call in program.calls(*TRAINERS)):
+            settings.put("eval.as_said", True, f"{where}: the plain Trainer, which Unsloth does not patch")
         return
     _dated(program, keys, settings, where, arguments)
     packed = any(program.runs(call) is not False for call in program.calls("GPTQConfig", "AwqConfig"))
@@ -85,7 +85,6 @@ def classifier(program: Program, keys: dict[str, Any], settings: Settings, where
     for part, call in loaders:
         if (found := _CLASSIFIERS.fullmatch(ast.unparse(call.func))) and (alone or part.runs(call)):
             settings.put("loss", "none", f"{where}: {found[1]}, whose logits are of labels, not of the vocabulary")
-            keys.setdefault("eval_accumulation_steps", 1)  # the logits that an evaluation keeps are as few
             targets = keys.get("lora_target_modules")
             if isinstance(targets, list) and (heads := [one for one in targets if one in _HEADS]):
                 keys["lora_target_modules"] = [one for one in targets if one not in _HEADS]

@@ -216,7 +216,9 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (adapter_kind, "peft_type"),
     (("adapter.sizes.num_virtual_tokens", whole), "num_virtual_tokens"),
     (targets, "lora_target_modules target_modules lora_target"),
-    (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora lora_enable"),
+    (("adapter.modules_to_save", names), "modules_to_save lora_modules_to_save"),
+    (("adapter.parameters", names), "target_parameters lora_target_parameters"),
+    (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora lora_enable is_peft is_lora"),
     (huggingface.four_bit, "load_in_4bit use_4bit use_qlora qlora use_4bit_quantization load_4bit q_lora"),
     (huggingface.eight_bit, "load_in_8bit use_8bit use_8bit_quantization load_8bit"),
     (("quant.kind", text), "bnb_4bit_quant_type quant_type bnb_quant_type"),
@@ -269,7 +271,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("shape.tied", flag), "tie_word_embeddings tied_embeddings tie_embeddings"),
     (("tokens.at_once", whole), "max_batch_len max_tokens_per_gpu max_token_in_packing batch_max_len max_tokens_per_microbatch "
      "max_tokens_per_microbatch_in_train max_tokens_per_mbs"),
-    (("model", text), "model_name_or_path pretrained_model_name_or_path"),
+    (("model", text), "model_name_or_path pretrained_model_name_or_path pretrained_model_name"),
     (_model, "base_model model_name model_path hf_model hf_checkpoint "
      "hf_model_ckpt pretrain partial_pretrain model_id base_model_id base_model_name pretrained_model pretrained_path "
      "model_name_or_dir model_dir hf_path initial_policy_model model_id_or_path hf_model_id student_model student_model_name "
