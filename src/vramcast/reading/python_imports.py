@@ -13,6 +13,7 @@ from vramcast.errors import QuestionError
 
 TextOf = Callable[[str], str | None]
 _MOST, _DEEPEST, _LONGEST = 8, 2, 300_000
+_MOST_TRIED = 64  # names of modules that are looked for; those of libraries lie nowhere beside
 _NO_SETTINGS = frozenset("os sys re json time torch vllm transformers argparse typing dataclasses pathlib logging".split())  # noqa: SIM905
 
 
@@ -77,7 +78,8 @@ def _program(module: str, text_of: TextOf, parse: Callable[[str, str], Any], rea
     """The program of a module beside, or None."""
     if not module or module.split(".", maxsplit=1)[0] in _NO_SETTINGS:
         return None
-    if module not in read and len(read) < _MOST:
+    found = sum(other is not None for other in read.values())
+    if module not in read and found < _MOST and len(read) < _MOST_TRIED:
         try:
             text = text_of(f"{module.replace('.', '/')}.py")
             read[module] = parse(text, module) if text is not None and len(text) < _LONGEST else None

@@ -150,3 +150,19 @@ def test_an_evaluation_under_unsloth_is_no_larger_than_a_training_batch(tmp_path
     text = text.replace("(eval_", "(per_device_train_batch_size=2, eval_")
     assert _read(tmp_path, main=text).get("options.eval_batch") == 2
     assert _read(tmp_path, main=text.replace("SFTTrainer", "Trainer")).get("options.eval_batch") == 8
+
+
+def test_libraries_leave_room_for_files_beside_and_a_branch_that_is_off_loads_nothing(tmp_path: Path) -> None:
+    libraries = "".join(f"from library_{n} import a, b, c\n" for n in range(9))
+    model = (
+        "def plain(name):\n    return AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.bfloat16)\n"
+        "def narrow(name):\n    return AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig("
+        "load_in_4bit=True))\n"
+    )
+    main = (
+        f"{libraries}from model import plain, narrow\nNARROW = False\n"
+        "if NARROW:\n    model = narrow('gpt2')\nelse:\n    model = plain('gpt2')\n"
+        "trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2))\n"
+    )
+    settings = _read(tmp_path, model=model, main=main)
+    assert (settings.get("param_dtype"), settings.get("quant")) == ("bfloat16", None)

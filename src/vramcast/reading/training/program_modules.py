@@ -15,12 +15,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def parts_of(program: Program) -> list[Program]:
-    """The program, then what it calls of each file beside it; nothing of files from which it takes no function or class."""
+    """The program, then what its calls that may run start of each file beside it; nothing of files from which it takes none."""
     calls: dict[int, list[tuple[str, ast.Call]]] = {}
     others: dict[int, Program] = {}
     for call in (node for node in ast.walk(program.tree) if isinstance(node, ast.Call)):
         other, name = _of_call(program, call)
-        if isinstance(other, Program) and (name in other.scopes.functions or name in other.scopes.classes):
+        known = isinstance(other, Program) and (name in other.scopes.functions or name in other.scopes.classes)
+        if known and program.runs(call) is not False:  # a branch that is off loads nothing
             others[id(other)] = other
             calls.setdefault(id(other), []).append((name, call))
     return [program, *(_part(program, other, calls[key]) for key, other in others.items())]
