@@ -86,8 +86,8 @@ def ledger_of(question: Training, *, model: Model, card: Accelerator | None) -> 
 
 # What decides most of a step's memory; the rest keeps its order.
 _DECISIVE = (
-    "model", "gpu", "rank", "adapter.rank", "targets", "adapter.targets", "expert_tp", "checkpointing", "optimizer", "attention",
-    "loss", "micro_batch", "seq", "weights", "compute", "master", "sharding", "framework_version",
+    "model", "program", "gpu", "rank", "adapter.rank", "targets", "adapter.targets", "expert_tp", "checkpointing", "optimizer",
+    "attention", "loss", "micro_batch", "seq", "weights", "compute", "master", "sharding", "framework_version",
 )  # fmt: skip
 
 

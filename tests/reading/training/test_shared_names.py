@@ -205,3 +205,23 @@ def test_modules_trained_whole_beside_an_adapter_are_read_in_its_section(tmp_pat
         "training": {"per_device_train_batch_size": 1, "num_train_epochs": 1, "gradient_accumulation_steps": 2},
     }  # fmt: skip
     assert _read(tmp_path, given).get("adapter.modules_to_save") == ("embed_tokens", "lm_head")
+
+
+def test_an_unknown_program_is_told_with_what_its_file_leaves_to_it(tmp_path: Path) -> None:
+    given = {"model": {"name": "org/Chat-8B"}, "training": {"micro_batch_size": 2, "num_train_epochs": 1, "optimizer": "adamw"}}
+    settings = _read(tmp_path, given)
+    told = next(one for one in settings.assumed() if one.name == "program")
+    assert told.value == "unknown here"
+    assert "method, checkpointing, seq" in told.because and "--checkpointing" in told.because
+    known = {"per_device_train_batch_size": 1, "output_dir": "x", "num_train_epochs": 1, "model_name_or_path": "org/Chat-8B"}
+    assert not any(one.name == "program" for one in _read(tmp_path, known).assumed())
+
+
+def test_checkpointing_of_unsloth_tells_the_framework_and_what_it_adapts(tmp_path: Path) -> None:
+    given = {
+        "model_name": "org/Chat-8B", "per_device_train_batch_size": 1, "gradient_checkpointing": "unsloth", "lora_r": 16,
+        "max_seq_length": 512, "gradient_accumulation_steps": 4,
+    }  # fmt: skip
+    settings = _read(tmp_path, given)
+    assert (settings.get("framework"), settings.get("checkpointing")) == ("unsloth", "offloaded")
+    assert len(settings.get("adapter.targets")) == 7

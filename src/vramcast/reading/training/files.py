@@ -60,9 +60,28 @@ def _finished(formats: list[str], settings: Settings) -> Settings:
     """The settings after the last step of every format, the framework's own first."""
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
+    if set(formats) <= {"shared", *BESIDE} and "shared" in formats:
+        note_unknown_program(settings)
     settle(settings)
     settings.drop("task.of_name", "zero.file", "off.bfloat16", "off.float16", "off.autocast")
     return settings
+
+
+# What decides most of a step, by its flag: what an unknown program does where its file does not say it is nobody's to know.
+_DECIDING = {
+    "method": "--method", "optimizer": "--optimizer", "checkpointing": "--checkpointing", "micro_batch": "--micro-batch",
+    "seq": "--seq", "compute_dtype": "--compute-dtype",
+}  # fmt: skip
+
+
+def note_unknown_program(settings: Settings) -> None:
+    """Tell that the file's program is not known, and which of the settings that decide its file leaves to it."""
+    said = settings.values.keys() | settings.opened.keys()
+    left = {name: flag_ for name, flag_ in _DECIDING.items() if name not in said}
+    because = "read by the names that training programs share"
+    if left:
+        because = f"its file does not say {', '.join(left)}; Hugging Face's defaults stand for them; {', '.join(left.values())}"
+    settings.put("program", "unknown here", because)
 
 
 def read_training_text(text: str, capability: tuple[int, int] | None = None, *, where: str = "the text") -> Settings:

@@ -24,6 +24,7 @@ from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, nu
 from vramcast.reading.training.objectives import evaluation, lengths, loss_type, objective, preference, run_named
 from vramcast.reading.training.peft_config import TARGETS as PEFT_TARGETS
 from vramcast.reading.training.peft_config import TYPES as PEFT_TYPES
+from vramcast.reading.training.peft_config import UNSLOTH_TARGETS
 from vramcast.reading.training.pins import settle_release
 from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.training.adapters.kinds import KINDS
@@ -70,8 +71,11 @@ def precision(word: str) -> Rule:
 
 
 def checkpointing(settings: Settings, value: Any, because: str) -> None:
-    """On, off, or offloaded to the host."""
-    if str(value).startswith(("offload", "unsloth")):  # Unsloth's own keeps them on the host
+    """On, off, or offloaded to the host; ``unsloth`` is a word of that loader's alone (unsloth, models/_utils.py)."""
+    if str(value).lower() == "unsloth":
+        settings.replace("checkpointing", "offloaded", because)
+        settings.put("framework", "unsloth", because)
+    elif str(value).startswith(("offload", "unsloth")):
         settings.put("checkpointing", "offloaded", because)
     elif flag(value) is not None:
         settings.put("checkpointing", "full" if flag(value) else "none", because)
@@ -386,9 +390,10 @@ def adapters(settings: Settings, *, rank: int = 8) -> None:
     if not on:  # what the adapter would have been
         settings.drop(*(name for name in settings.values if name.startswith("adapter.") and name != "adapter.on"))
         return
-    quantised = settings.get("quant") is not None
-    settings.put(
-        "method", "qlora" if quantised else "lora", settings.because.get("quant" if quantised else "adapter.rank", "PEFT")
-    )
+    told, method = ("quant", "qlora") if settings.get("quant") is not None else ("adapter.rank", "lora")
+    settings.put("method", method, settings.because.get(told, "PEFT"))
+    if settings.get("framework") == "unsloth":
+        settings.default("adapter.rank", 16, "unsloth: get_peft_model")
+        settings.default("adapter.targets", UNSLOTH_TARGETS, "unsloth: get_peft_model")
     settings.default("adapter.rank", rank, "default rank")
     settings.default("adapter.targets", ("q_proj", "v_proj"), PEFT_TARGETS)

@@ -6,7 +6,9 @@ from vramcast.reading.training.keys import Rule, flag, number, one_of, text, who
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "litgpt YAML"
-SIGNATURE = frozenset({"checkpoint_dir", "train.micro_batch_size", "train.global_batch_size", "lora_r", "model_name"})
+SIGNATURE = frozenset(
+    {"checkpoint_dir", "train.micro_batch_size", "train.global_batch_size", "lora_query", "lora_projection", "tokenizer_dir"}
+)
 _PRECISION = {
     "bf16-true": "bfloat16",
     "16-true": "float16",

@@ -10,6 +10,8 @@ NAME = "PEFT adapter_config.json"
 SIGNATURE = frozenset({"peft_type", "target_modules", "base_model_name_or_path", "task_type"})
 TYPES = {"prompt_tuning": "prompt", "prefix_tuning": "prefix", "p_tuning": "p_tuning", "ln_tuning": "ln_tuning"}
 TARGETS = "PEFT: q_proj and v_proj of most families"
+# unsloth 2025.11, models/llama.py: what its get_peft_model adapts unless said, at rank 16
+UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 def _type(settings: Settings, value: Any, because: str) -> None:

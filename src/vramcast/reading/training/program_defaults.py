@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from vramcast.reading.python_values import Open, Program, called
+from vramcast.reading.training.peft_config import UNSLOTH_TARGETS
 from vramcast.reading.training.pins import note_words, recasts
 from vramcast.reading.training.program_modules import calls_in, parts_of
 from vramcast.reading.training.settings import Settings
@@ -20,7 +21,6 @@ TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", 
 PASSES_ON = (7, 2)  # TRL 0.7.2, sft_trainer.py: prepares with the arguments' own gradient_checkpointing; 0.7.1 with it on
 _PLAIN = ("TrainingArguments", "Seq2SeqTrainingArguments")
 _LAUNCHED = ("compute_dtype", "zero", "fsdp", "fsdp.on", "file.deepspeed")
-_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
 _HEADS = ("score", "classifier")
 LOADERS = re.compile(r"(?:\w+\.)*\w*(?:Model|For\w+)\.from_pretrained")
@@ -158,7 +158,7 @@ def _unsloth_adapters(program: Program, keys: dict[str, Any]) -> None:
     given = program.keywords(calls[0])
     towers = loader != "FastLanguageModel" and given.get("finetune_vision_layers", True) is not False
     keys.setdefault("lora_r", 16)
-    keys.setdefault("lora_target_modules", ["all-linear"] if towers else _LINEAR)
+    keys.setdefault("lora_target_modules", ["all-linear"] if towers else [*UNSLOTH_TARGETS])
     targets = keys["lora_target_modules"]
     if isinstance(targets, list) and (ends := [one for one in targets if one in ("lm_head", "embed_tokens")]):
         keys["lora_target_modules"] = [one for one in targets if one not in ends]  # models/llama.py: trained whole instead

@@ -40,11 +40,8 @@ _OF_SEVERAL = ("actor_rollout_ref",)  # a section of several roles, each in a se
 def checkpointing(settings: Settings, value: Any, because: str) -> None:
     """On and off, ``full``, ``selective``, ``unsloth`` (offloaded), every n-th layer as a number."""
     word = str(value).lower()
-    if word == "unsloth":  # its loader turns it on, whatever the Trainer is told (unsloth, models/_utils.py)
-        settings.replace("checkpointing", "offloaded", because)
-        settings.put("framework", "unsloth", because)
-    elif word.startswith(("offload", "unsloth")):
-        settings.put("checkpointing", "offloaded", because)
+    if word.startswith(("offload", "unsloth")):
+        huggingface.checkpointing(settings, word, because)
     elif word in ("full", "selective"):
         settings.put("checkpointing", word, because)
     elif flag(value) is not None:
