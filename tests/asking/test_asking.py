@@ -60,6 +60,15 @@ def test_cards_in_a_name_count_in_python_too() -> None:
         vramcast.forecast(Serving(model=QWEN, gpu="4090x2", gpus=3))
 
 
+@pytest.mark.parametrize(("typed", "own"), [("llama.cpp", "llama_cpp"), ("VLLM", "vllm"), ("trt-llm", "tensorrt_llm")])
+def test_a_question_takes_the_names_of_engines_that_people_type(typed: str, own: str) -> None:
+    typed_bytes, own_bytes = (
+        vramcast.forecast(Serving(model=QWEN, engine=name, gpu="H100", context=4096)).ranks[0].needed_bytes
+        for name in (typed, own)
+    )
+    assert typed_bytes == own_bytes
+
+
 def test_files_stand_under_words(tmp_path: Path) -> None:
     file = tmp_path / "ax.yml"
     file.write_text(

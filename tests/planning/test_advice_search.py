@@ -156,8 +156,7 @@ def test_every_kind_of_change_has_words_and_a_price() -> None:
         "serve google/gemma-3-12b-it --gpu 4090 --context 30720 --concurrency 4",
         "serve Qwen/Qwen3-32B --gpu 4090 --context 16k --engine sglang",
         "serve Qwen/Qwen2.5-72B-Instruct --gpu A100-80Gx2 --context 28672 --concurrency 9",
-        "train meta-llama/Llama-3.1-8B --gpu A100-40Gx4 --micro-batch 4",
-        "train google/gemma-3-12b-it --gpu L40Sx2 --method lora --seq 4096",
+        "train Qwen/Qwen3-8B --gpu 4090 --framework trl --method full --seq 32768 --micro-batch 4",
     ],
 )
 def test_pairs_out_of_reach_would_not_have_been_advised(

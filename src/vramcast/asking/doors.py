@@ -63,7 +63,10 @@ def forecast(question: Serving | Training) -> Forecast:
     """
     counted, assumed = _cards_counted(question)
     if isinstance(counted, Serving):
-        return answer_serving(Asked(question=counted, assumed=assumed))
+        from vramcast.serving.engines.base import canonical_name
+
+        named = msgspec.structs.replace(counted, engine=canonical_name(counted.engine))
+        return answer_serving(Asked(question=named, assumed=assumed))
     return answer_training(Asked(question=counted, assumed=assumed))
 
 

@@ -62,7 +62,8 @@ class Search:
     """Asks for changes, each once, and stops answering after ``most`` of them; what the engine refuses is None.
 
     ``sure_bytes``: what has to be left over for a verdict of ``fits``, nearly: where a dial's edge is looked for first.
-    ``margin_bytes``: what is left over with nothing changed, of a card of ``card_bytes``; None where that says nothing.
+    ``margin_bytes``: what is left over with nothing changed, of a card of ``card_bytes``; None where that says nothing, as of
+    a training step: two changes that each lower one of its instants lower the peak only together.
     """
 
     def __init__(self, ask: Ask, *, most: int, sure_bytes: int = 0, margin_bytes: int | None = None, card_bytes: int = 0) -> None:

@@ -190,10 +190,7 @@ def _advice(question: Training, answer: TrainingForecast, model: Model, card: Ac
 
     worst = worst_of(answer.ranks)
     sure = sure_margin(worst.needed_bytes, training_spread(answer, worst).chance_within, most_bytes=card.visible_bytes)
-    return advise(
-        training_changes(question, answer.recipe, model), ask, needed_bytes=worst.needed_bytes, sure_bytes=sure,
-        margin_bytes=card.visible_bytes - worst.needed_bytes, card_bytes=card.visible_bytes,
-    )  # fmt: skip
+    return advise(training_changes(question, answer.recipe, model), ask, needed_bytes=worst.needed_bytes, sure_bytes=sure)
 
 
 def _workload(answer: TrainingForecast, card: Accelerator | None) -> dict[str, Any]:

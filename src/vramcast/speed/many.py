@@ -41,7 +41,7 @@ class Rounding:
         self.asked: dict[str, set[int]] = {}
 
     def of(self, counts: Any) -> Any:
-        """HostShares of the counts' values."""
+        """Places of the counts' values."""
         import numpy as np
 
         whole = np.rint(counts).astype(np.int64)
