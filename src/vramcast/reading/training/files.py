@@ -25,7 +25,8 @@ from vramcast.reading.training.formats import (
 )
 from vramcast.reading.training.hydra import composed
 from vramcast.reading.training.keys import OPEN, flat, underscored
-from vramcast.reading.training.mappings import SCRIPTS, contents, mapping_of, parsed
+from vramcast.reading.training.mappings import SCRIPTS, contents, is_config_of_model, mapping_of, parsed
+from vramcast.reading.training.own_programs import ABSENT, UNREADABLE, is_own, tell_assumed, usual_length
 from vramcast.reading.training.pins import note_names, note_pins
 from vramcast.reading.training.pointed import read_pointed, stage_by_name
 from vramcast.reading.training.settings import Settings
@@ -58,6 +59,7 @@ def read_training_files(paths: tuple[str, ...], capability: tuple[int, int] | No
 
 def _finished(formats: list[str], settings: Settings) -> Settings:
     """The settings after the last step of every format, the framework's own first."""
+    tell_assumed(settings)
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
     if set(formats) <= {"shared", *BESIDE} and "shared" in formats:
@@ -258,6 +260,8 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     """A script's flags, then the files that it names and that are at hand, then the program that it runs."""
     at = partial(path_from, path.parent, inside=command.folders)
     settings.folders = command.folders
+    plain = bool(command.scripts) and not is_example(command.scripts)
+    settings.own_program |= plain and not objectives.names_objective(command.objective)
     formats = _from_flags(command, settings, path, at)
     name = command.program or (formats[-1] if formats else "")
     if command.more:
@@ -269,7 +273,9 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     if command.written:
         formats += _from_written(command, settings, path)
     for file in filter(command.configures, command.files):
-        if (found := at(file)) is not None:
+        if (found := at(file)) is not None and is_config_of_model(found):
+            settings.put("model", str(found), f"{path.name}: {file}, a model's own configuration")
+        elif found is not None:
             formats += _read(found, settings, above)
         elif not (file.endswith((".yaml", ".yml", ".json")) and stage_by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
@@ -277,7 +283,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
                 settings.absent.append(printable(file.rsplit("/", 1)[-1])[:80])
             if name in _TOLD_BY_FILE and not settings.get("method") and not settings.group("adapter"):
                 settings.holder = printable(file.rsplit("/", 1)[-1])[:80]
-    own = name in ("shared", "huggingface") and not is_example(command.scripts)
+    own = is_own(name, command.program, command.scripts) and not is_example(command.scripts)
     if own or not settings.get("model") or not settings.get("seq"):
         formats += _from_script(command, settings, path, told=own)
     sharded = {"deepspeed", "deepspeed_config"} & command.flags.keys() or settings.get("zero") is not None
@@ -286,6 +292,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
 
         lies = next(filter(None, map(at, command.scripts)), None)
         own_precision(settings, contents(lies) if lies else None, next(iter(command.scripts), "its program"))
+    usual_length(settings, command.objective)
     _told_by_program(command, settings, path.name)
     return formats + read_pointed(settings, path.parent)
 
@@ -337,8 +344,7 @@ def _from_script(command: Command, settings: Settings, path: Path, *, told: bool
         found = path_from(path.parent, script, inside=command.folders)
         if found is None:
             settings.absent.append(leaf := printable(script.rsplit("/", 1)[-1])[:80])
-            if told and (settings.get("model") or settings.group("shape")):
-                settings.unread.append(f"{leaf} (not at hand: what it sets itself is read where --from gives it too)")
+            settings.unseen = settings.unseen or (f"{leaf} {ABSENT}" if told else "")
             continue
         note_names(settings, command.flags, path.name)
         before = len(settings.unread)
@@ -347,7 +353,9 @@ def _from_script(command: Command, settings: Settings, path: Path, *, told: bool
             formats = _from_program(text, settings, found.name, found.parent)
             own = [line for line in settings.unread[before:] if not line.endswith(shared.WITHOUT_RULES)]  # its own names are none
             settings.unread[before:] = own
+            settings.unseen = ""
             return formats
+        settings.unseen = settings.unseen or (f"{found.name} {UNREADABLE}" if told else "")
     return []
 
 

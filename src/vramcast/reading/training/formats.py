@@ -156,7 +156,7 @@ def format_of(keys: dict[str, Any], *, where: str) -> str:
     best = max(formats(), key=lambda name: scores[name])
     if best == "huggingface":  # its keys are LLaMA-Factory's and ms-swift's too: two of their own decide
         best = max(("llama_factory", "ms_swift"), key=lambda name: scores[name])
-        best = best if scores[best] >= 2 else "huggingface"
+        best = best if scores[best] >= 2 else _of_family(scores) or "huggingface"
     marks = shared.marks(keys)
     if scores[best] <= 1 and (marks >= shared.FEWEST or (marks and best in _BY_FILE)):
         # one key may be anybody's: the rules that read more of the file decide
@@ -169,6 +169,13 @@ def format_of(keys: dict[str, Any], *, where: str) -> str:
             f"{where} is no training configuration known here: its keys are {', '.join(list(keys)[:6])}; known: {known}"
         )
     return best
+
+
+def _of_family(scores: dict[str, int]) -> str:
+    """The recorded program whose own flags a copy of it has beside TrainingArguments' own (LLaVA's under another folder)."""
+    family = [name for name, table in tables.tables().items() if table.base == "huggingface"]
+    best = max(family, key=lambda name: scores[name])
+    return best if scores[best] >= _OWN_KEYS else ""
 
 
 def format_of_flags(given: dict[str, Any], where: str, scripts: list[str]) -> str:

@@ -371,7 +371,8 @@ def sharded(settings: Settings, *, version: int) -> None:
 
 def _is_trl(settings: Settings) -> bool:
     own = ("lengths.packed", "lengths.completion", "preference.beta", "options.task", "library.trl", "engine.on")
-    return any(name in settings.values for name in own) or "dataset_name" in settings.idle
+    data = "dataset_name" in settings.idle and not settings.own_program  # transformers' run_clm.py and its copies have it too
+    return any(name in settings.values for name in own) or data
 
 
 def adapters(settings: Settings, *, rank: int = 8) -> None:

@@ -66,3 +66,15 @@ def parsed(path: Path, text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise QuestionError(f"{path} holds {type(found).__name__} where keys and values were expected")
     return found
+
+
+_OF_MODELS = frozenset({"architectures", "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"})
+_SHAPED = 4  # of them: a configuration of training that names a type or a vocabulary has fewer
+
+
+def is_config_of_model(path: Path) -> bool:
+    """Whether a JSON file is a model's own config.json, by the names that transformers writes there."""
+    if path.suffix != ".json":
+        return False
+    found = parsed(path, contents(path))
+    return len(_OF_MODELS & found.keys()) >= _SHAPED

@@ -30,6 +30,11 @@ def loss_type(settings: Settings, value: Any, because: str) -> None:
 _OBJECTIVE = re.compile(r"(?<![a-z])(dpo|kto|orpo|grpo|sft)(?![a-z])", re.I)
 
 
+def names_objective(name: str) -> bool:
+    """Whether a name tells an objective of TRL's trainers, supervised training too: ``run_sft.py``."""
+    return _OBJECTIVE.search(name[:200]) is not None
+
+
 def objective_named(settings: Settings, name: Any, because: str) -> None:
     """The objective that a name tells: ``zephyr-orpo-141b``, ``train_dpo.py``; nothing for a name of none or of several."""
     found = {match.lower() for match in _OBJECTIVE.findall(str(name)[:200])}

@@ -8,6 +8,7 @@ from vramcast.untrusted import printable
 
 _INNER = ("model", "zero.file", "fetch.", "bucket.", "task.of_name", "targets.")  # not the user's words
 _SUMMARY = 900
+_SENTENCE = re.compile(r"program \S+ \(|\d+ (?:more commands|further runs) ")  # says for itself what it changes
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w{0,60}|\d)")  # a variable in a value
 # What is typed for a target that a variable holds.
 FLAGS = {
@@ -33,6 +34,8 @@ class Settings:
         self.unread: list[str] = []
         self.opened: dict[str, str] = {}  # targets whose value a variable holds that nobody set, with the variables
         self.absent: list[str] = []  # programs that a script starts, and that are not at hand
+        self.unseen = ""  # a person's own program of which nothing is read, and why
+        self.own_program = False  # a person's own program is started or read: its calls and its name tell the library
         self.overruled: list[str] = []  # keys whose value another key of the same target stands before
         self.refused = ""  # the last target that held another value already
         self.folders: list[str] = []  # that a script changes to before it starts its program
@@ -104,11 +107,13 @@ class Settings:
 
     def unmodelled(self) -> tuple[Unmodelled, ...]:
         """The keys that have no rule: misspelt, new, or of an effect nobody has modelled."""
-        return tuple(Unmodelled(f"the key {key}{self._why_unread(key)}") for key in self.unread)
+        return tuple(
+            Unmodelled(f"{'' if _SENTENCE.match(key) else 'the key '}{key}{self._why_unread(key)}") for key in self.unread
+        )
 
     def _why_unread(self, key: str) -> str:
         """What is to be said behind an unread key: the flag that says what a variable holds, else that nothing reads it."""
-        if key.endswith("says it)"):
+        if key.endswith("says it)") or _SENTENCE.match(key):
             return ""
         held = set(_NAMED.findall(key)) if "(${" in key else set()
         flags = [flag for target, flag in FLAGS.items() if held & set(self.opened.get(target, "").split(", "))]

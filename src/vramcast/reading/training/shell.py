@@ -77,9 +77,10 @@ def read_command(text: str) -> Command:
     """The flags of a script. Raises QuestionError when it has none."""
     words, known, written, folders = _words(text)
     words, more = _first_of_each(words)
-    scripts = [word for one in _commands(words) for word in _files_run(one)] or starts_alone(text)
+    commands = sorted(_commands(words), key=_prepares)
+    scripts = [word for one in commands for word in _files_run(one)] or starts_alone(text)
     command = Command(more=more, written=written, scripts=scripts, folders=folders)
-    for one in _commands(words):
+    for one in commands:
         command.program = command.program or program_run(one)
         own = (word for word in words_run(one) if word.endswith(".py") or program_named(word))
         command.objective = command.objective or next(own, "").rsplit("/", 1)[-1]
@@ -95,6 +96,12 @@ def read_command(text: str) -> Command:
     if not (command.flags or command.files or command.overrides or starts_alone(text)):
         raise QuestionError("no flag (--name value) was found in that script: give a command line or a configuration file")
     return command
+
+
+def _prepares(words: list[str]) -> int:
+    """Where a command stands by what it does: 0 for one that trains by its flags, 1 by its program's name, 2 for others."""
+    named = any(map(trains_by_name, _files_run(words)[:1]))
+    return 0 if trains(tuple(words)) else 1 if named else 2
 
 
 def _first_of_each(words: list[str]) -> tuple[list[str], int]:

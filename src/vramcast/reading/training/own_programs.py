@@ -1,0 +1,70 @@
+"""Programs of people's own that a script starts: what is assumed where neither their flags nor their text say it.
+
+One line names every such thing with the flag that changes it, so that no default of a library stands for a program unseen.
+"""
+
+import re
+
+from vramcast.reading.training.settings import Settings
+from vramcast.reading.training.tables import tables
+
+# The files by which a tool's own repository is started; another one with the tool's flags is a program of its own.
+# Sources: LLaMA-Factory src/ (train.py, train_bash.py, v0.1 train_sft.py ...), ms-swift swift/cli and examples/pytorch/llm.
+_OF_TOOLS = {
+    "llama_factory": re.compile(r"(?:train(?:_bash|_sft|_pt|_rm|_ppo|_dpo|_web)?|launcher|cli)\.py"),
+    "ms_swift": re.compile(r"(?:sft|rlhf|pt|llm_sft|llm_dpo|main|megatron_sft)\.py"),
+}
+ABSENT, UNREADABLE = "(not at hand)", "(at hand, but nothing of its step could be read)"
+# What a forecast depends on, the targets that say it, and the flag that changes it.
+_ASSUMED = (
+    ("the method", ("method", "adapter.on", "adapter.rank", "quant"), "--method"),
+    ("the adapted modules", ("adapter.targets",), "--targets"),
+    ("the optimizer", ("optimizer",), "--optimizer"),
+    ("the weights' type", ("param_dtype",), "--param-dtype"),
+    ("the compute type", ("compute_dtype",), "--compute-dtype"),
+    ("checkpointing", ("checkpointing",), "--checkpointing"),
+    ("the length", ("seq", "length.source", "length.target", "lengths.prompt", "tokens.at_once"), "--seq"),
+    ("the batch", ("micro_batch", "global_batch", "size.any"), "--micro-batch"),
+)
+
+
+def is_own(name: str, programmed: str, scripts: list[str]) -> bool:
+    """Whether flags of a format (``name``) are given to a program that is none of the format's own.
+
+    ``programmed``: the tool that the command itself names, "" for none.
+    """
+    table = tables().get(name)
+    if name in ("shared", "huggingface"):
+        return True
+    if table is not None:  # a copy under another folder; keys that are one program's alone name it
+        return bool(table.base == "huggingface" and not table.sure and not programmed and scripts)
+    known = _OF_TOOLS.get(name)
+    return bool(known and not programmed and scripts) and not known.fullmatch(scripts[0].rsplit("/", 1)[-1])
+
+
+def tell_assumed(settings: Settings) -> None:
+    """Name what of the step nothing says, for a program that is not at hand or of which nothing could be read."""
+    if not settings.unseen or not (settings.get("model") or settings.group("shape")):
+        return
+    adapts = bool(settings.get("adapter.on") or settings.get("adapter.rank") or settings.get("method") in ("lora", "qlora"))
+    open_ = [
+        f"{what} ({flag})"
+        for what, targets, flag in _ASSUMED
+        if not any(one in settings.values or one in settings.opened for one in targets) and (adapts or flag != "--targets")
+    ]
+    if settings.get("zero") is not None and "the weights' type (--param-dtype)" in open_:  # DeepSpeed casts the model itself
+        open_.remove("the weights' type (--param-dtype)")
+    told = (
+        f"nothing says {', '.join(open_)}: each is assumed, its flag changes it" if open_ else "what it sets itself is not read"
+    )
+    gives = "; --from reads the program too" if settings.unseen.endswith(ABSENT) else ""
+    settings.unread.insert(0, f"program {settings.unseen}: {told}{gives}")
+
+
+def usual_length(settings: Settings, program: str) -> None:
+    """The length of transformers' own examples where no flag says one: run_clm.py cuts texts into blocks of at most 1,024.
+
+    Source: transformers v4.57, examples/pytorch/language-modeling/run_clm.py and run_clm_no_trainer.py (``block_size``).
+    """
+    if re.fullmatch(r"run_clm(?:_no_trainer)?\.py", program):
+        settings.default("seq", 1024, f"{program}: blocks of at most 1,024 tokens")
