@@ -39,7 +39,7 @@ def is_own(name: str, programmed: str, scripts: list[str]) -> bool:
     if table is not None:  # a copy under another folder; keys that are one program's alone name it
         return bool(table.base == "huggingface" and not table.sure and not programmed and scripts)
     known = _OF_TOOLS.get(name)
-    return bool(known and not programmed and scripts) and not known.fullmatch(scripts[0].rsplit("/", 1)[-1])
+    return known is not None and bool(scripts) and not programmed and known.fullmatch(scripts[0].rsplit("/", 1)[-1]) is None
 
 
 def tell_assumed(settings: Settings) -> None:
