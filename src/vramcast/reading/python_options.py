@@ -18,12 +18,30 @@ def with_options(text: str, given: Mapping[str, Any]) -> str:
     """The program's text with what a command gives in the place of its defaults; lines stay where they are.
 
     ``given``: values by python name; one with a variable in it stands as a name that nothing sets. Read are the options of
-    argparse and click, the fields of dataclasses, and the parameters of the function that Fire or typer calls.
+    argparse and click, the fields of dataclasses, the parameters of the function that Fire or typer calls, and the constants of a
+    program that executes files over them.
     """
     tree = parsed_quietly(text) if given and len(text) <= _LONGEST else None
     if tree is None:
         return text
-    return spliced(text, [*_of_options(tree, given), *_of_fields(tree, given), *_of_function(tree, given)])
+    return spliced(
+        text, [*_of_options(tree, given), *_of_fields(tree, given), *_of_function(tree, given), *_of_globals(tree, given)]
+    )
+
+
+def executes_files(text: str) -> bool:
+    """Whether a program executes files over its own constants, as karpathy/nanoGPT's configurator.py does."""
+    return re.search(r"\bexec\(\s*(?:open\(|compile\()", text) is not None
+
+
+def _of_globals(tree: ast.Module, given: Mapping[str, Any]) -> Iterator[Splice]:
+    """The constants of a program that executes others over them: ``--batch_size=5`` stands in the place of its own."""
+    if not any(isinstance(node, ast.Call) and called(node) == "exec" for node in ast.walk(tree)):
+        return
+    for node in tree.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        if isinstance(node, ast.Assign) and isinstance(target, ast.Name) and target.id in given:
+            yield _instead(node.value, given[target.id])
 
 
 def _instead(node: ast.expr, value: Any) -> Splice:

@@ -74,3 +74,23 @@ def test_what_prepares_the_data_stands_behind_the_program_that_trains(tmp_path: 
         (tmp_path / name).write_text("print('data')\n")
     settings = _read(tmp_path, f"python fetch.py\npython cut.py\npython train.py {FLAGS} --num_train_epochs 1\n")
     assert settings.get("checkpointing") == "full"
+
+
+GPT = (
+    "from model import GPT\nbatch_size = 12\nn_layer = 12\nn_head = 12\nn_embd = 768\nblock_size = 1024\n"
+    "learning_rate = 6e-4\nmax_iters = 10\nexec(open('configurator.py').read())\n"
+    "loss.backward()\noptimizer.step()\n"
+)
+
+
+def test_a_file_that_a_program_executes_over_its_constants_gives_its_sizes(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(GPT)
+    script = "torchrun --nproc_per_node=8 train.py config/large.py --batch_size=5\n"
+    assert set(_read(tmp_path, script).absent) == {"large.py"}  # the program's own sizes are none of this run
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "large.py").write_text("n_layer = 48\nn_head = 25\nn_embd = 64 * 25\nbatch_size = 4\n")
+    settings = _read(tmp_path, script)
+    shape = {name: settings.get(f"shape.{name}") for name in ("layers", "heads", "hidden")}
+    assert shape == {"layers": 48, "heads": 25, "hidden": 1600}
+    assert (settings.get("micro_batch"), settings.get("global_batch")) == (5, None)
+    assert any(line.startswith("optimizer (none known") for line in settings.unread)

@@ -26,7 +26,7 @@ from vramcast.reading.training.formats import (
 from vramcast.reading.training.hydra import composed
 from vramcast.reading.training.keys import OPEN, flat, underscored
 from vramcast.reading.training.mappings import SCRIPTS, contents, is_config_of_model, mapping_of, parsed
-from vramcast.reading.training.own_programs import ABSENT, UNREADABLE, is_own, tell_assumed, usual_length
+from vramcast.reading.training.own_programs import ABSENT, UNREADABLE, executed_over, is_own, tell_assumed, usual_length
 from vramcast.reading.training.pins import note_names, note_pins
 from vramcast.reading.training.pointed import read_pointed, stage_by_name
 from vramcast.reading.training.settings import Settings
@@ -349,7 +349,12 @@ def _from_script(command: Command, settings: Settings, path: Path, *, told: bool
         note_names(settings, command.flags, path.name)
         before = len(settings.unread)
         with suppress(QuestionError):
-            text = with_options(contents(found), command.flags)
+            text = contents(found)
+            over, gone = executed_over(text, command.handed, partial(path_from, found.parent))
+            if gone:  # its sizes are none of the program's own
+                settings.absent.append(printable(gone.rsplit("/", 1)[-1])[:80])
+                continue
+            text = with_options(text, {**over, **command.flags})
             formats = _from_program(text, settings, found.name, found.parent)
             own = [line for line in settings.unread[before:] if not line.endswith(shared.WITHOUT_RULES)]  # its own names are none
             settings.unread[before:] = own

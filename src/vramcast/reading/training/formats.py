@@ -3,6 +3,7 @@
 import importlib
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Protocol, cast
 
@@ -124,7 +125,9 @@ def by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str,
     keys = switched(keys, settings)
     model_names.note(settings, keys, where)
     if name == "shared":
-        shared.read(settings, keys, where=where)
+        starts = {key for key in keys if shared.rule_of(key) is None and any(fnmatchcase(key, one) for one in launch)}
+        settings.idle += sorted(starts)
+        shared.read(settings, {key: value for key, value in keys.items() if key not in starts}, where=where)
         return
     rules = rules_of(name)
     apply(settings, keys, rules.RULES, (*rules.IDLE, *launch, *idle_keys(name)), where=where)

@@ -4,7 +4,12 @@ One line names every such thing with the flag that changes it, so that no defaul
 """
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+from vramcast.reading.python_options import executes_files
+from vramcast.reading.training.mappings import contents
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.tables import tables
 
@@ -59,6 +64,21 @@ def tell_assumed(settings: Settings) -> None:
     )
     gives = "; --from reads the program too" if settings.unseen.endswith(ABSENT) else ""
     settings.unread.insert(0, f"program {settings.unseen}: {told}{gives}")
+
+
+def executed_over(text: str, files: list[str], at: Callable[[str], Path | None]) -> tuple[dict[str, Any], str]:
+    """The constants of files that a command hands to a program which executes them over its own; the first that is not at hand.
+
+    ``torchrun train.py config/train_gpt2.py`` (karpathy/nanoGPT, configurator.py): of a program that executes nothing, none.
+    """
+    from vramcast.reading.training.programs import constants_of
+
+    found: dict[str, Any] = {}
+    for file in files if executes_files(text) else ():
+        if (path := at(file)) is None:
+            return found, file
+        found |= {name: value for name, value in constants_of(contents(path), path.name).items() if "." not in name}
+    return found, ""
 
 
 def usual_length(settings: Settings, program: str) -> None:

@@ -120,6 +120,8 @@ def tell_open(program: Program, settings: Settings, where: str) -> None:
     if writes_loop(program) and settings.get("adapter.rank") and not settings.get("adapter.on"):
         settings.leave_open("adapter.targets")
         settings.unread.append("adapter.targets (layers that its own adapters stand at: --targets NAMES says it)")
+    if writes_loop(program) and settings.get("optimizer") is None and "optimizer" not in settings.opened:
+        settings.unread.append("optimizer (none known here is made in it: adamw is taken, --optimizer NAME says it)")
     for target, told in _OPEN.items() if writes_loop(program) else ():
         if settings.get(target) is None and target not in settings.opened and not settings.get("size.any"):
             settings.leave_open(target)

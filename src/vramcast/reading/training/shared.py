@@ -129,6 +129,11 @@ def _taken(settings: Settings, key: str, value: Any, where: str) -> bool:
     return True
 
 
+def _size_apart(settings: Settings) -> int | None:
+    """``batch_size`` where it has not told the micro-batch already, in the command that starts its program."""
+    return None if settings.because.get("micro_batch", "").endswith(": batch_size") else settings.get("size.any")
+
+
 def together(settings: Settings, where: str) -> None:
     """Lengths and cards that two keys give together."""
     source, target = settings.get("length.source"), settings.get("length.target") or settings.get("length.generated")
@@ -143,7 +148,7 @@ def together(settings: Settings, where: str) -> None:
             settings.unread.append(f"{key} (the longest {other} is not said, so the two do not give a length)")
     if settings.get("size.rollouts") and settings.get("size.any"):  # answers of a step over all cards
         settings.unread.append(f"batch_size ({settings.get('size.any')} answers of a step: how many a card takes is not said)")
-    elif size := settings.get("size.any"):  # beside a micro-batch the whole, by itself what a card takes at once
+    elif size := _size_apart(settings):  # beside a micro-batch the whole, by itself what a card takes at once
         settings.put("global_batch" if settings.get("micro_batch") else "micro_batch", size, f"{where}: batch_size")
     if settings.get("off.deepspeed") and "file.deepspeed" in settings.values:
         settings.overruled.append(

@@ -49,7 +49,8 @@ class Command(msgspec.Struct, kw_only=True):
 
     ``more``: further commands of the same program, which are not read; ``elsewhere``: arrays of flags that another file holds;
     ``written``: the texts of files that the script itself writes; ``scripts``: Python files that it runs;
-    ``objective``: the program's own name, which may tell what is trained for; ``folders``: those that it changes to before.
+    ``objective``: the program's own name, which may tell what is trained for; ``folders``: those that it changes to before;
+    ``handed``: Python files that the first program is given as words of its own.
     """
 
     program: str = ""
@@ -64,6 +65,7 @@ class Command(msgspec.Struct, kw_only=True):
     scripts: list[str] = []
     objective: str = ""
     folders: list[str] = []
+    handed: list[str] = []
 
     def configures(self, file: str) -> bool:
         """Whether a file that the command names holds settings: JSON behind a flag of data, outputs or tokens does not."""
@@ -79,7 +81,8 @@ def read_command(text: str) -> Command:
     words, more = _first_of_each(words)
     commands = sorted(_commands(words), key=_prepares)
     scripts = [word for one in commands for word in _files_run(one)] or starts_alone(text)
-    command = Command(more=more, written=written, scripts=scripts, folders=folders)
+    handed = [word for one in commands[:1] for word in _files_run(one)[1:]]
+    command = Command(more=more, written=written, scripts=scripts, folders=folders, handed=handed)
     for one in commands:
         command.program = command.program or program_run(one)
         own = (word for word in words_run(one) if word.endswith(".py") or program_named(word))
