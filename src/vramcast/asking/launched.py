@@ -362,12 +362,13 @@ def _names_a_model(name: str) -> bool:
     """Whether the last part of a path names a known model; a family alone (``/qwen``) names none."""
     from vramcast.asking.artefact import artefact_of, names_one
     from vramcast.models.reading import read_model
+    from vramcast.reading.elsewhere import family_alone
 
     try:
-        read_model(artefact_of(name).model, offline=True)
+        model = read_model(artefact_of(name).model, offline=True)
     except VramcastError:
         return False
-    return bool(re.search(r"\d", name)) or names_one(name)
+    return not family_alone(name, model) and (bool(re.search(r"\d", name)) or names_one(name))
 
 
 def _cards(launch: "Launch", asked: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]:

@@ -6,9 +6,13 @@ checkpoints below such a folder. A part that names no known model is not guessed
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from vramcast.errors import VramcastError
 from vramcast.untrusted import existing_path
+
+if TYPE_CHECKING:
+    from vramcast.models.inventory import Model
 
 # Parts of a path that say where a model lies or how far it was trained, never which it is.
 _PLACE = re.compile(
@@ -23,6 +27,7 @@ _FOLDERS = re.compile(
     r"fixme|change_?me|your_\w+)",
     re.I,
 )
+_SIZE = re.compile(r"(?<![a-z0-9.])\d+(?:\.\d+)?[bm](?![a-z0-9])", re.I)
 _HOMES = ("home", "users")  # the part behind them is a person's name
 
 
@@ -44,11 +49,17 @@ def known_name(path: str) -> str | None:
         if "/" in name:
             continue
         try:
-            read_model(name, offline=True)
+            model = read_model(name, offline=True)
         except VramcastError:
             continue
-        return name
+        return None if family_alone(name, model) else name
     return None
+
+
+def family_alone(name: str, model: "Model") -> bool:
+    """Whether the name of a folder is that of a family (``qwen3``): which of its sizes lies there, it does not say."""
+    taken = next((str(one.value) for one in model.assumed if one.name == "model"), "")
+    return bool(_SIZE.search(taken.rpartition("/")[2])) and not _SIZE.search(name)
 
 
 def _names(path: str) -> Iterator[str]:

@@ -24,6 +24,8 @@ from vramcast.reading.training.files import read_training_files
         ("/Users/qwen2.5-7b/checkpoint-10", None),
         ("/mnt/weights/checkpoint-1000", None),
         ("/srv/run7/exp12", None),
+        ("/models/qwen3", None),  # a family of many sizes
+        ("/models/phi-4", "phi-4"),
     ],
 )
 def test_the_model_that_a_path_names(path: str, name: str | None) -> None:

@@ -77,6 +77,8 @@ def engine_of_environment(environment: Mapping[str, str]) -> str:
 
 def variable_of(engine: str, flag: str) -> str:
     """The variable that stands for a flag, for the place that an answer names; "" for none."""
+    if engine == "sglang":
+        return _LONGER_SGLANG[0] if flag == "allow-longer-context" else ""
     tables = {"llama_cpp": {v: k for k, v in _LLAMA.items()}, "ollama": {n: k for k, names in _OLLAMA.items() for n in names}}
     if engine == "tgi":
         return flag.upper().replace("-", "_")
@@ -84,6 +86,7 @@ def variable_of(engine: str, flag: str) -> str:
         "engine-core": "VLLM_USE_V1",
         "attention-backend": "VLLM_ATTENTION_BACKEND",
         "expandable-segments": "PYTORCH_CUDA_ALLOC_CONF",
+        "allow-longer-context": "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
     }
     return tables.get(engine, vllm).get(flag, "")
 
@@ -104,6 +107,11 @@ def read_environment_file(text: str) -> dict[str, str]:
     return found
 
 
+_ON = ("1", "true", "yes", "on")
+# srt/environ.py and, before it, configs/model_config.py
+_LONGER_SGLANG = ("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "SGL_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
+
+
 def _flags(engine: str, name: str, value: str) -> list[str] | None:
     if engine == "vllm":
         return _vllm(name, value)
@@ -111,6 +119,8 @@ def _flags(engine: str, name: str, value: str) -> list[str] | None:
         return [f"--{_LLAMA[name]}={value}"]
     if engine == "ollama" and name in _OLLAMA:
         return [f"--{flag}={value}" for flag in _OLLAMA[name]]
+    if engine == "sglang" and name in _LONGER_SGLANG:
+        return ["--allow-longer-context=on"] if value.lower() in _ON else []
     if engine == "tgi" and name in _TGI:
         return [f"--{name.lower().replace('_', '-')}={value}"]
     return None
@@ -119,6 +129,8 @@ def _flags(engine: str, name: str, value: str) -> list[str] | None:
 def _vllm(name: str, value: str) -> list[str] | None:
     if name == "VLLM_USE_V1" and value in ("0", "1"):
         return [f"--engine-core=V{value}"]
+    if name == "VLLM_ALLOW_LONG_MAX_MODEL_LEN":
+        return ["--allow-longer-context=on"] if value.lower() in _ON else []
     if name == "VLLM_ATTENTION_BACKEND" and value:
         return [f"--attention-backend={value.lower()}"]
     if name == "VLLM_USE_FLASHINFER_SAMPLER" and value in ("0", "1"):

@@ -17,6 +17,8 @@ _SWITCH_WORDS = frozenset({"true", "false", "on", "off", "1", "0", "yes", "no", 
 _MOST_FLAGS = 2_000
 _PLAIN = 40
 _NESTED = ("speculative-config", "compilation-config", "attention-config", "limit-mm-per-prompt", "kernel-config")
+# JSON that changes a model's configuration, of which a longer rope is read here.
+_OVERRIDES = ("rope-scaling", "hf-overrides", "json-model-override-args")
 _DRAFT = {
     "method": "speculative-method", "model": "speculative-model", "num-speculative-tokens": "num-speculative-tokens",
     "num-tokens": "num-speculative-tokens",
@@ -124,6 +126,8 @@ def _written_out(engine: str, flag: Flag) -> list[Flag]:
         # --task of releases before --runner (0.10): whatever is no generation makes vectors or scores
         runner = flag.value if flag.value in ("auto", "generate") else "pooling"
         return [Flag(name="runner", values=(runner,), typed=flag.typed)]
+    if flag.name in _OVERRIDES and flag.values and (overrides := _mapping(flag.value or "")) is not None:
+        return _of_overrides(flag, overrides)
     if flag.name in _NESTED and flag.values and (held := _mapping(flag.values[0])) is not None:
         return _of_config(flag.name, held, flag.typed)
     if engine == "vllm" and re.fullmatch(r"-O\.?(0|none)|-O", flag.name) and (flag.name != "-O" or flag.value == "0"):
@@ -183,6 +187,30 @@ def _of_config(name: str, held: dict[str, Any], typed: str) -> list[Flag]:
         else:
             found.append(Flag(name=f"{name}.{key}", values=(_shown(value),), typed=f"{typed} {key}"))
     return found
+
+
+def _of_overrides(flag: Flag, held: dict[str, Any]) -> list[Flag]:
+    """The positions that a longer rope gives, and the flag itself where it changes anything else.
+
+    Source: vllm 0.33, config/model.py (_get_and_verify_max_len): YaRN's original positions times its factor, and
+    max_position_embeddings as they stand; where the original ones are the model's own, any longer context is let through.
+    """
+    text = held.get("text_config") if isinstance(held.get("text_config"), dict) else {}
+    inner = {**held, **(text or {})}
+    rope = held if flag.name == "rope-scaling" else inner.get("rope_parameters") or inner.get("rope_scaling") or {}
+    factor, first = (
+        rope.get(name) if isinstance(rope, dict) else None for name in ("factor", "original_max_position_embeddings")
+    )
+    longest = inner.get("max_position_embeddings")
+    found = []
+    if isinstance(factor, int | float) and isinstance(first, int) and factor * first >= 1:
+        found = [Flag(name="max-positions", values=(str(int(factor * first)),), typed=f"{flag.typed} factor x original")]
+    elif isinstance(longest, int) and longest > 0:
+        found = [Flag(name="max-positions", values=(str(longest),), typed=f"{flag.typed} max_position_embeddings")]
+    elif isinstance(factor, int | float) and factor > 1:
+        found = [Flag(name="allow-longer-context", typed=f"{flag.typed} factor")]
+    others = inner.keys() - {"rope_parameters", "rope_scaling", "max_position_embeddings", "text_config"}
+    return found if found and (flag.name == "rope-scaling" or not others) else [*found, flag]
 
 
 def _shown(value: Any) -> str:

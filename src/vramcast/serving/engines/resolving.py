@@ -34,6 +34,9 @@ from vramcast.serving.weights import same_as_model, storage_of
 from vramcast.units import GiB, element_bytes
 from vramcast.workload import Serving
 
+STRETCHING = ("vllm", "sglang")  # engines whose words for a longer rope are read
+_POSITIONS = "max_position_embeddings of the model"
+
 
 class Defaults:
     """Fills what a question left open and remembers each filling as an assumption."""
@@ -94,18 +97,25 @@ def _release(engine: Engine, question: Serving, defaults: Defaults, model: Model
 
 
 def context_of(question: Serving, model: Model, defaults: Defaults, *, cap: int | None = None) -> Number:
-    """Tokens of the longest sequence: asked, or the model's; raises QuestionError beyond what the model can address."""
+    """Tokens of the longest sequence: asked, or the model's; raises QuestionError beyond what the model can address.
+
+    A longer rope (``max_positions``) moves that border, and an engine's own switch (``allow_longer_context``) takes it away.
+    """
+    positions = int(defaults.values.get("max_positions") or model.positions or 0)
     if question.context is None:
-        longest = model.positions or 4096
+        longest = positions or 4096
         length = min(longest, cap or longest)
         return int(
-            defaults.note("context", length, "max_position_embeddings of the model" if model.positions else "no limit known")
+            defaults.note(
+                "context", length, _POSITIONS if positions == (model.positions or 0) else "positions of its longer rope"
+            )
         )
     _, longest = extent(question.context)
-    if model.positions and longest > model.positions:
+    if positions and longest > positions and not defaults.values.get("allow_longer_context"):
+        stretched = question.engine in STRETCHING
         raise QuestionError(
-            f"context {longest:,} is beyond {model.id or model.family}'s {model.positions:,} positions: "
-            f"ask for at most {model.positions:,}"
+            f"context {longest:,} is beyond {model.id or model.family}'s {positions:,} positions: "
+            f"ask for at most {positions:,}{', or say the positions of a longer rope with --max-positions N' * stretched}"
         )
     return question.context
 

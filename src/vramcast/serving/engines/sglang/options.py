@@ -20,6 +20,8 @@ OPTIONS = (
     Option(name="disable_cuda_graph", kind="bool", about="no CUDA graphs", source=_ARGS),
     Option(name="disable_piecewise_cuda_graph", kind="bool", about="no prefill pieces are captured", source=_ARGS),
     Option(name="disable_radix_cache", kind="bool", about="no prefix reuse: one state slot per request", source=_ARGS),
+    Option(name="max_positions", kind="positive", about="positions of a longer rope", source=_ARGS),
+    Option(name="allow_longer_context", kind="bool", about="beyond the positions", source="srt/environ.py"),
     Option(name="page_size", kind="positive", most=2**20, about="tokens per cache page", source=_ARGS),
     Option(name="swa_full_tokens_ratio", kind="float", most=1, about="tokens of the sliding pool over the full", source=_ARGS),
     Option(name="mamba_full_memory_ratio", kind="float", about="bytes of states over bytes of the cache", source=_ARGS),

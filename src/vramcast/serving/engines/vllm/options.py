@@ -37,6 +37,8 @@ OPTIONS = (
     Option(name="kv_cache_memory_bytes", kind="bytes", about="cache size that replaces the budget", source=_ARGS),
     Option(name="max_num_seqs", kind="positive", about="sequences decoded at once; rows of the sampler's run", source=_ARGS),
     Option(name="max_num_batched_tokens", kind="count", about="tokens of one step; length of the profile run", source=_ARGS),
+    Option(name="max_positions", kind="positive", about="positions of a longer rope", source=_ARGS),
+    Option(name="allow_longer_context", kind="bool", about="beyond the positions", source="VLLM_ALLOW_LONG_MAX_MODEL_LEN"),
     Option(name="block_size", kind="positive", most=2**20, about="tokens per cache block", source=_ARGS),
     Option(name="enforce_eager", kind="bool", about="no CUDA graphs", source=_ARGS),
     Option(name="max_cudagraph_capture_size", kind="positive", most=10**4, about="largest batch captured", source=_ARGS),
