@@ -72,6 +72,19 @@ def path_from(folder: Path, name: str, *, inside: Iterable[str] = ()) -> Path | 
     return next((path for path in places if existing_path(path) and path.is_file()), None)
 
 
+def scripts_beside(folder: Path) -> Callable[[str], str | None]:
+    """A reader of the scripts that one in this folder calls or sources, where ``path_from`` finds them; None for others.
+
+    A path of the machine that they were written for counts by its end alone. Raises QuestionError as ``texts_beside``.
+    """
+
+    def text_of(name: str) -> str | None:
+        path = path_from(folder, name.lstrip("/")) if name and not name.startswith("~") else None
+        return read_bytes(path, most=MOST_BYTES).decode("utf-8", "replace") if path is not None else None
+
+    return text_of
+
+
 def _without_variables(name: str) -> str:
     """A path without the variables and dots that it begins with: ``${ROOT}/train.py``, ``./train.py``."""
     while found := _FIRST_VARIABLE.match(name):

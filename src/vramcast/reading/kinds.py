@@ -23,7 +23,6 @@ _STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", 
 _NAMES_AN_ENGINE = "a configuration with a command"  # a mapping that names one, as those of rollouts do
 _OWN_KEYS = "an engine configuration"  # keys of an engine at the root, which a run with a section of it may have too
 _NO_MODEL = "an engine's arguments, and no model"
-_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _ROLLOUTS = "trl vllm-serve"  # TRL's server of answers beside a run
 _SETTINGS = ("engine configuration", "configuration with a command", "file of variables")  # which a training run may have too
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
@@ -57,7 +56,12 @@ def kinds_of(data: bytes, name: str = "", *, folder: Any = None) -> tuple[Kind, 
         return (found,)
     text = data[: 4 * _HEAD].decode("utf-8", "replace")
     prose: tuple[Callable[[str, str], Kind | None], ...] = (_memory, _topology, _report, _training_log)
-    files: tuple[Callable[[str, str], Kind | None], ...] = (_json, _training, lambda t, n: _serving(t, n, folder), _rows)
+    files: tuple[Callable[[str, str], Kind | None], ...] = (
+        _json,
+        lambda t, n: _training(t, n, folder),
+        lambda t, n: _serving(t, n, folder),
+        _rows,
+    )
     script = text.startswith("#!")  # it runs nvidia-smi, it is no report of it
     tests = files if script or plain_ending(name).endswith(_STRUCTURED) else (*prose, *files)
     found_ = [kind for test in tests if (kind := _tried(test, text, name)) is not None]
@@ -162,9 +166,11 @@ def _training_log(text: str, _name: str) -> Kind | None:
     return Kind(what=what, command=("utilization",), strength=HINT if bar else LIKELY, because="lines with a throughput")
 
 
-def _training(text: str, name: str) -> Kind | None:
+def _training(text: str, name: str, folder: Any = None) -> Kind | None:
     """A training configuration, a command line that trains, a program with TrainingArguments."""
+    from vramcast.reading.beside import scripts_beside
     from vramcast.reading.python_texts import without_texts
+    from vramcast.reading.training.scripts import as_script, is_script
     from vramcast.reading.training.starting import starts_alone, starts_training
     from vramcast.reading.training.xtuner import is_config as is_xtuner
 
@@ -186,9 +192,11 @@ def _training(text: str, name: str) -> Kind | None:
         if because := _arguments_made(text):
             return Kind(what="a training notebook", command=("train", "--from"), strength=CERTAIN, because=because)
         return _of_notebook(text, name)
-    if not name.endswith((".yaml", ".yml", ".json", ".toml")) and (found := starts_training(text[:_HEAD])):
+    script = as_script(text[:_HEAD], name)
+    beside = scripts_beside(folder) if folder is not None else None
+    if not name.endswith((".yaml", ".yml", ".json", ".toml")) and (found := starts_training(script, beside)):
         return Kind(what="a command that trains", command=("train", "--from"), strength=CERTAIN, because=found)
-    if name.endswith(_SCRIPTS) and (alone := starts_alone(text[:_HEAD])):
+    if is_script(name) and (alone := starts_alone(script, beside)):
         because = f"it starts {alone[0].rsplit('/', 1)[-1]}"
         return Kind(what="a script that trains", command=("train", "--from"), strength=LIKELY, because=because)
     from vramcast.reading.training.files import format_of_text

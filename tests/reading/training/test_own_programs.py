@@ -16,7 +16,7 @@ def _read(folder: Path, text: str, name: str = "run.sh") -> Settings:
 
 
 def _told(settings: Settings) -> str:
-    return next((line for line in settings.unread if line.startswith("program ")), "")
+    return f"{settings.get('program', '')}: {settings.because.get('program', '')}"
 
 
 def test_each_thing_that_is_assumed_of_an_unseen_program_is_named_with_its_flag(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_program_at_hand_that_says_nothing_is_told_and_one_that_says_all_is_no
     assert "at hand, but nothing" in _told(settings)
     assert "--from" not in _told(settings)
     (tmp_path / "work.py").write_text("trainer = Trainer(model=model, args=TrainingArguments(gradient_checkpointing=True))\n")
-    assert _told(_read(tmp_path, f"torchrun work.py {FLAGS}\n")) == ""
+    assert _told(_read(tmp_path, f"torchrun work.py {FLAGS}\n")) == ": "
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_flags_of_llava_are_its_own_under_another_folder(tmp_path: Path) -> None
 def test_flags_of_a_tool_under_a_program_of_one_s_own_are_told(tmp_path: Path) -> None:
     flags = f"{FLAGS} --stage sft --template llama2 --cutoff_len 700 --finetuning_type lora"
     assert "--targets" in _told(_read(tmp_path, f"torchrun src/finetune.py {flags}\n"))
-    assert _told(_read(tmp_path, f"torchrun src/train_bash.py {flags}\n")) == ""
+    assert _told(_read(tmp_path, f"torchrun src/train_bash.py {flags}\n")) == ": "
 
 
 def test_a_model_s_own_configuration_is_no_training_configuration(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_folder_that_the_script_changes_to_holds_its_program(tmp_path: Path) -
 
 
 def test_a_program_that_is_not_at_hand_is_told(tmp_path: Path) -> None:
-    assert any(line.startswith("program train.py (not at hand)") for line in _read(tmp_path / "run.sh", f"{RUN}\n").unread)
+    assert _read(tmp_path / "run.sh", f"{RUN}\n").get("program") == "train.py (not at hand)"
 
 
 def test_a_word_that_nobody_typed_leaves_the_default(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vramcast.errors import QuestionError
-from vramcast.reading.beside import modules_beside, path_from, texts_beside
+from vramcast.reading.beside import modules_beside, path_from, scripts_beside, texts_beside
 from vramcast.reading.python_options import with_options
 from vramcast.reading.training import markdown, objectives, shared
 from vramcast.reading.training.accelerate import without_launcher
@@ -26,9 +26,10 @@ from vramcast.reading.training.formats import (
 from vramcast.reading.training.hydra import composed
 from vramcast.reading.training.keys import OPEN, flat, underscored
 from vramcast.reading.training.mappings import SCRIPTS, contents, is_config_of_model, mapping_of, parsed
-from vramcast.reading.training.own_programs import ABSENT, UNREADABLE, executed_over, is_own, tell_assumed, usual_length
+from vramcast.reading.training.own_programs import ABSENT, UNREADABLE, executed_over, is_own, note_unknown_program, usual_length
 from vramcast.reading.training.pins import note_names, note_pins
 from vramcast.reading.training.pointed import read_pointed, stage_by_name
+from vramcast.reading.training.scripts import as_script, is_script
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, is_example, read_command
 from vramcast.untrusted import existing_path, parse_json, printable
@@ -59,31 +60,12 @@ def read_training_files(paths: tuple[str, ...], capability: tuple[int, int] | No
 
 def _finished(formats: list[str], settings: Settings) -> Settings:
     """The settings after the last step of every format, the framework's own first."""
-    tell_assumed(settings)
+    note_unknown_program(settings, shared_alone=set(formats) <= {"shared", *BESIDE} and "shared" in formats)
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
-    if set(formats) <= {"shared", *BESIDE} and "shared" in formats:
-        note_unknown_program(settings)
     settle(settings)
     settings.drop("task.of_name", "zero.file", "off.bfloat16", "off.float16", "off.autocast")
     return settings
-
-
-# What decides most of a step, by its flag: what an unknown program does where its file does not say it is nobody's to know.
-_DECIDING = {
-    "method": "--method", "optimizer": "--optimizer", "checkpointing": "--checkpointing", "micro_batch": "--micro-batch",
-    "seq": "--seq", "compute_dtype": "--compute-dtype",
-}  # fmt: skip
-
-
-def note_unknown_program(settings: Settings) -> None:
-    """Tell that the file's program is not known, and which of the settings that decide its file leaves to it."""
-    said = settings.values.keys() | settings.opened.keys()
-    left = {name: flag_ for name, flag_ in _DECIDING.items() if name not in said}
-    because = "read by the names that training programs share"
-    if left:
-        because = f"its file does not say {', '.join(left)}; Hugging Face's defaults stand for them; {', '.join(left.values())}"
-    settings.put("program", "unknown here", because)
 
 
 def read_training_text(text: str, capability: tuple[int, int] | None = None, *, where: str = "the text") -> Settings:
@@ -109,8 +91,9 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
         return [*_from_notebook(text, settings, path, above), *read_pointed(settings, path.parent)]
     if str(path) == "-" and (found := _from_pasted(text, settings, above)):
         return found
-    if path.suffix in SCRIPTS or text.startswith("#!"):
-        return _from_command(read_command(text), settings, path, (*above, path))
+    if path.suffix in SCRIPTS or text.startswith("#!") or is_script(path.name):
+        command = read_command(as_script(text, path.name), scripts_beside(path.parent))
+        return _from_command(command, settings, path, (*above, path))
     mapping = parsed(path, text)
     if "defaults" in mapping and path.suffix in (".yaml", ".yml"):
         mapping = composed(mapping, texts_beside(path.parent), settings)
@@ -276,7 +259,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         if (found := at(file)) is not None and is_config_of_model(found):
             settings.put("model", str(found), f"{path.name}: {file}, a model's own configuration")
         elif found is not None:
-            formats += _read(found, settings, above)
+            formats += _named_by(command, found, settings, above)
         elif not (file.endswith((".yaml", ".yml", ".json")) and stage_by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
             if file.endswith((".yaml", ".yml", ".toml")) and file == command.flags.get("config"):
@@ -295,6 +278,19 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     usual_length(settings, command.objective)
     _told_by_program(command, settings, path.name)
     return formats + read_pointed(settings, path.parent)
+
+
+def _named_by(command: Command, file: Path, settings: Settings, above: tuple[Path, ...]) -> list[str]:
+    """A file that a command names; what is no training configuration is told where a program of its own takes it."""
+    before = len(settings.by_the_way)
+    try:
+        return _read(file, settings, above)
+    except QuestionError:
+        if command.program or not command.scripts or settings.values.keys() - {"gpus"}:
+            raise
+        del settings.by_the_way[before:]
+        settings.unread.append(f"{file.name} (no training configuration known here)")
+        return []
 
 
 def _from_flags(command: Command, settings: Settings, path: Path, at: Callable[[str], Path | None]) -> list[str]:

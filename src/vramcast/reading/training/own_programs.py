@@ -22,14 +22,14 @@ _OF_TOOLS = {
 ABSENT, UNREADABLE = "(not at hand)", "(at hand, but nothing of its step could be read)"
 # What a forecast depends on, the targets that say it, and the flag that changes it.
 _ASSUMED = (
-    ("the method", ("method", "adapter.on", "adapter.rank", "quant"), "--method"),
-    ("the adapted modules", ("adapter.targets",), "--targets"),
-    ("the optimizer", ("optimizer",), "--optimizer"),
-    ("the weights' type", ("param_dtype",), "--param-dtype"),
-    ("the compute type", ("compute_dtype",), "--compute-dtype"),
+    ("method", ("method", "adapter.on", "adapter.rank", "quant"), "--method"),
+    ("adapted modules", ("adapter.targets",), "--targets"),
+    ("optimizer", ("optimizer",), "--optimizer"),
+    ("weights' type", ("param_dtype",), "--param-dtype"),
+    ("compute type", ("compute_dtype",), "--compute-dtype"),
     ("checkpointing", ("checkpointing",), "--checkpointing"),
-    ("the length", ("seq", "length.source", "length.target", "lengths.prompt", "tokens.at_once"), "--seq"),
-    ("the batch", ("micro_batch", "global_batch", "size.any"), "--micro-batch"),
+    ("length", ("seq", "length.source", "length.target", "lengths.prompt", "tokens.at_once"), "--seq"),
+    ("batch", ("micro_batch", "size.any"), "--micro-batch"),
 )
 
 
@@ -47,23 +47,27 @@ def is_own(name: str, programmed: str, scripts: list[str]) -> bool:
     return known is not None and bool(scripts) and not programmed and known.fullmatch(scripts[0].rsplit("/", 1)[-1]) is None
 
 
-def tell_assumed(settings: Settings) -> None:
-    """Name what of the step nothing says, for a program that is not at hand or of which nothing could be read."""
-    if not settings.unseen or not (settings.get("model") or settings.group("shape")):
+def note_unknown_program(settings: Settings, *, shared_alone: bool) -> None:
+    """Tell that a program is not known, and what of its step nothing says, each with its flag; before any default is put.
+
+    It is one that a script starts and that is not at hand or tells nothing, or (``shared_alone``) one whose file is read by the
+    names that training programs share.
+    """
+    if not (settings.unseen or shared_alone):
         return
     adapts = bool(settings.get("adapter.on") or settings.get("adapter.rank") or settings.get("method") in ("lora", "qlora"))
-    open_ = [
+    left = [
         f"{what} ({flag})"
         for what, targets, flag in _ASSUMED
-        if not any(one in settings.values or one in settings.opened for one in targets) and (adapts or flag != "--targets")
+        if not any(one in settings.values or one in settings.opened for one in targets)
+        and (adapts or flag != "--targets")
+        and (settings.get("zero") is None or flag != "--param-dtype")  # DeepSpeed casts the model itself
     ]
-    if settings.get("zero") is not None and "the weights' type (--param-dtype)" in open_:  # DeepSpeed casts the model itself
-        open_.remove("the weights' type (--param-dtype)")
-    told = (
-        f"nothing says {', '.join(open_)}: each is assumed, its flag changes it" if open_ else "what it sets itself is not read"
-    )
+    because = "read by the names that training programs share"
+    if left:
+        because = f"nothing says its {', '.join(left)}: usual defaults stand for them, each flag changes its own"
     gives = "; --from reads the program too" if settings.unseen.endswith(ABSENT) else ""
-    settings.unread.insert(0, f"program {settings.unseen}: {told}{gives}")
+    settings.put("program", settings.unseen or "unknown here", f"{because}{gives}")
 
 
 def executed_over(text: str, files: list[str], at: Callable[[str], Path | None]) -> tuple[dict[str, Any], str]:

@@ -6,9 +6,9 @@ from typing import Any
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.untrusted import printable
 
-_INNER = ("model", "zero.file", "fetch.", "bucket.", "task.of_name", "targets.")  # not the user's words
+_INNER = ("model", "program", "zero.file", "fetch.", "bucket.", "task.of_name", "targets.")  # not the user's words
 _SUMMARY = 900
-_SENTENCE = re.compile(r"program \S+ \(|\d+ (?:more commands|further runs) ")  # says for itself what it changes
+_SENTENCE = re.compile(r"\d+ (?:more commands|further runs) ")  # says for itself what it changes
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w{0,60}|\d)")  # a variable in a value
 # What is typed for a target that a variable holds.
 FLAGS = {

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.reading.shell import ShellStart, open_names, read_script_text
+from vramcast.reading.shell import open_names
 from vramcast.reading.shell.slurm import job_of, job_of_options, options_of
+from vramcast.reading.training.scripts import Source, nothing_beside, whole_script
 from vramcast.reading.training.starting import (
     is_launcher,
     other_verb,
@@ -75,12 +76,12 @@ class Command(msgspec.Struct, kw_only=True):
         return not (file.endswith(".json") and named) or any(map(_OF_SETTINGS.search, named))
 
 
-def read_command(text: str) -> Command:
-    """The flags of a script. Raises QuestionError when it has none."""
-    words, known, written, folders = _words(text)
+def read_command(text: str, source: Source = nothing_beside) -> Command:
+    """The flags of a script; ``source``: the texts of scripts that it calls. Raises QuestionError when it has none."""
+    words, known, written, folders = _words(text, source)
     words, more = _first_of_each(words)
     commands = sorted(_commands(words), key=_prepares)
-    scripts = [word for one in commands for word in _files_run(one)] or starts_alone(text)
+    scripts = [word for one in commands for word in _files_run(one)] or starts_alone(text, source)
     handed = [word for one in commands[:1] for word in _files_run(one)[1:]]
     command = Command(more=more, written=written, scripts=scripts, folders=folders, handed=handed)
     for one in commands:
@@ -96,7 +97,7 @@ def read_command(text: str) -> Command:
             value for value in known.values() if len(re.findall(r"(?:^|\s)--[a-z]", value)) >= _A_RUN or value.startswith("--")
         ]
         _flags(command, [word for value in kept for word in (*value.split(), END)])
-    if not (command.flags or command.files or command.overrides or starts_alone(text)):
+    if not (command.flags or command.files or command.overrides or starts_alone(text, source)):
         raise QuestionError("no flag (--name value) was found in that script: give a command line or a configuration file")
     return command
 
@@ -231,10 +232,10 @@ def _cards(command: Command, known: dict[str, str]) -> None:
         command.gpus = cards
 
 
-def _words(text: str) -> tuple[list[str], dict[str, str], dict[str, str], list[str]]:
+def _words(text: str, source: Source) -> tuple[list[str], dict[str, str], dict[str, str], list[str]]:
     """Every word of the script's commands in order, each closed by ``END``; its variables, the files it writes, its folders."""
     job = job_of(text)
-    script = read_script_text(text, ShellStart(environment=job.environment()))
+    script = whole_script(text, environment=job.environment(), source=source)
     lines = [line for line in script.lines if line.words[0] not in _QUIET and not starts_ray(line.words)]
     words = [word for line in lines for word in (*line.words, END)]
     shown = {name: value for line in script.lines for name, value in line.environment.items()}

@@ -8,6 +8,7 @@ from vramcast.reading.training.tables import program_named
 
 if TYPE_CHECKING:
     from vramcast.reading.shell import Line
+    from vramcast.reading.training.scripts import Source
 
 _MEGATRON = re.compile(r"pretrain_\w+\.py$")
 # Programs that start a training run, and the words of which one must follow; () for any script.
@@ -56,11 +57,11 @@ def words_run(words: Sequence[str]) -> Iterator[str]:
                 return
 
 
-def starts_training(text: str) -> str:
-    """The program of the first command that starts a training run, "" for none."""
-    from vramcast.reading.shell import read_script_text
+def starts_training(text: str, source: "Source | None" = None) -> str:
+    """The program of the first command that starts a training run, "" for none; ``source``: texts of scripts that it calls."""
+    from vramcast.reading.training.scripts import nothing_beside, whole_script
 
-    lines = read_script_text(text).lines
+    lines = whole_script(text, source=source or nothing_beside).lines
     return _known(lines) or next((found for line in lines if (found := _by_flags(line.words))), "")
 
 
@@ -70,12 +71,12 @@ _OF_TRAINING_NAME = re.compile(
 )
 
 
-def starts_alone(text: str) -> list[str]:
+def starts_alone(text: str, source: "Source | None" = None) -> list[str]:
     """The programs that a script launches, and those that train by their names, where it says nothing of how."""
-    from vramcast.reading.shell import read_script_text
+    from vramcast.reading.training.scripts import nothing_beside, whole_script
 
     found: list[str] = []
-    for line in read_script_text(text).lines:
+    for line in whole_script(text, source=source or nothing_beside).lines:
         words = [word for word in line.words if word not in _BEFORE]
         program = words[0].rsplit("/", 1)[-1] if words else ""
         launched = program in ("torchrun", "deepspeed") or words[:2] == ["accelerate", "launch"]

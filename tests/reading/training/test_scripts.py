@@ -1,0 +1,63 @@
+"""Scripts whole: those that hand over to others beside them, Makefiles, images that train."""
+
+from pathlib import Path
+
+import pytest
+
+from vramcast.reading.kinds import kinds_of, taken_for
+from vramcast.reading.training.files import read_training_files
+from vramcast.reading.training.settings import Settings
+
+TRAIN = "torchrun --nproc_per_node $1 work.py --model_name_or_path $MODEL --per_device_train_batch_size ${BATCH:-4} --lr 1e-4\n"
+
+
+def _read(folder: Path, name: str, **files: str) -> Settings:
+    for other, text in files.items():
+        (folder / other.replace("__", "/").replace("_sh", ".sh")).write_text(text)
+    return read_training_files((str(folder / name),))
+
+
+@pytest.mark.parametrize(
+    ("calls", "gpus", "batch"),
+    [
+        ("export MODEL=org/chat-7b\nBATCH=2 bash train.sh 8\n", 8, 2),
+        ("source names.sh\n./train.sh 2\n", 2, 4),
+        ("export MODEL=org/chat-7b\ncd inner && nohup sh train.sh 1 > log &\n", 1, 16),
+        ("export MODEL=org/chat-7b\n/home/else/inner/train.sh 3\n", 3, 16),
+    ],
+)
+def test_a_script_beside_is_read_with_what_it_is_given(tmp_path: Path, calls: str, gpus: int, batch: int) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "train.sh").write_text(TRAIN.replace(":-4", ":-16"))
+    settings = _read(tmp_path, "run.sh", run_sh=calls, train_sh=TRAIN, names_sh="export MODEL=org/chat-7b\n")
+    assert (settings.get("model"), settings.get("gpus"), settings.get("micro_batch")) == ("org/chat-7b", gpus, batch)
+    kind = taken_for(kinds_of(calls.encode(), "run.sh", folder=tmp_path))
+    assert kind is not None
+    assert kind.command == ("train", "--from")
+
+
+def test_scripts_that_call_each_other_end(tmp_path: Path) -> None:
+    settings = _read(tmp_path, "a.sh", a_sh=f"MODEL=org/chat-7b\nbash b.sh\n{TRAIN}", b_sh="bash a.sh\n")
+    assert settings.get("model") == "org/chat-7b"
+
+
+def test_recipes_of_a_makefile_have_its_variables(tmp_path: Path) -> None:
+    text = (
+        "PY := python\nMODEL ?= org/chat-7b\nhelp:\n\t@echo use\n"
+        "train: data\n\t$(PY) train.py --model_name_or_path $(MODEL) --per_device_train_batch_size 2 --num_train_epochs 1\n"
+    )
+    settings = _read(tmp_path, "Makefile", Makefile=text)
+    assert (settings.get("model"), settings.get("micro_batch")) == ("org/chat-7b", 2)
+
+
+def test_what_an_image_starts_is_read_with_the_script_beside(tmp_path: Path) -> None:
+    text = 'FROM pytorch/pytorch\nENV MODEL=org/chat-7b\nCOPY train.sh /app/\nCMD ["./train.sh", "4"]\n'
+    settings = _read(tmp_path, "Dockerfile", Dockerfile=text, train_sh=TRAIN)
+    assert (settings.get("model"), settings.get("gpus")) == ("org/chat-7b", 4)
+
+
+def test_a_file_of_a_program_s_own_that_sets_no_training_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("api:\n  host: a\n  model_name: org/other-7b\nlogging:\n  level: INFO\n")
+    settings = _read(tmp_path, "run.sh", run_sh="python train_llm.py --config config.yaml\n")
+    assert "config.yaml (no training configuration known here)" in settings.unread
+    assert not settings.by_the_way
