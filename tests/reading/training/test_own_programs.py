@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from vramcast.errors import QuestionError
 from vramcast.reading.training.files import read_training_files
 from vramcast.reading.training.settings import Settings
 
@@ -94,3 +95,11 @@ def test_a_file_that_a_program_executes_over_its_constants_gives_its_sizes(tmp_p
     assert shape == {"layers": 48, "heads": 25, "hidden": 1600}
     assert (settings.get("micro_batch"), settings.get("global_batch")) == (5, None)
     assert any(line.startswith("optimizer (none known") for line in settings.unread)
+
+
+def test_a_length_without_a_limit_is_told_and_a_size_below_one_names_its_key(tmp_path: Path) -> None:
+    flags = "swift sft --model org/chat-7b --train_type lora"
+    settings = _read(tmp_path, f'{flags} --max_length "-1"\n')
+    assert any(line.startswith("max_length (-1") and line.endswith("says it)") for line in settings.unread)
+    with pytest.raises(QuestionError, match="lora_rank.* is .*-1"):
+        _read(tmp_path, f"{flags} --lora_rank -1\n")

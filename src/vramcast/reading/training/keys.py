@@ -32,6 +32,8 @@ def whole(value: Any) -> int | None:
     if "," in str(value) and not re.fullmatch(r"\d{1,3}(?:,\d{3})+", str(value)):
         raise ValueError("expected one whole number")
     number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if re.fullmatch(r"\s*-\d{1,12}", str(number)):
+        raise ValueError("expected a whole number, at least 1")
     found = number if isinstance(number, int) else parse_count(str(value), what="a size")
     return found if found >= 1 else None
 
@@ -172,6 +174,9 @@ def _perhaps(key: str, known: Iterable[str]) -> str:
 def read_key(settings: Settings, rule: Rule, key: str, value: Any, where: str) -> None:
     """Read one key by its rule. Raises QuestionError for a value that cannot be."""
     because = f"{where}: {key}"
+    if isinstance(rule, tuple) and rule[0] == "seq" and str(value) == "-1":  # ms-swift's and others' word for no limit
+        settings.unread.append(f"{key} (-1: samples are not cut; the longest decides, --seq N says it)")
+        return
     try:
         if isinstance(rule, tuple):
             settings.put(rule[0], rule[1](value), because)
