@@ -101,5 +101,11 @@ def test_a_length_without_a_limit_is_told_and_a_size_below_one_names_its_key(tmp
     flags = "swift sft --model org/chat-7b --train_type lora"
     settings = _read(tmp_path, f'{flags} --max_length "-1"\n')
     assert any(line.startswith("max_length (-1") and line.endswith("says it)") for line in settings.unread)
-    with pytest.raises(QuestionError, match="lora_rank.* is .*-1"):
+    with pytest.raises(QuestionError, match=r"lora_rank.* is .*-1"):
         _read(tmp_path, f"{flags} --lora_rank -1\n")
+
+
+@pytest.mark.parametrize(("stage", "loss", "task"), [("dpo", "simpo", "orpo"), ("dpo", "sigmoid", "dpo"), ("sft", "orpo", "sft")])
+def test_llama_factory_s_losses_without_a_reference(tmp_path: Path, stage: str, loss: str, task: str) -> None:
+    text = f"llamafactory-cli train --stage {stage} --pref_loss {loss} --model_name_or_path org/chat-7b --cutoff_len 512\n"
+    assert _read(tmp_path, text).get("options.task") == task

@@ -61,3 +61,45 @@ def test_a_file_of_a_program_s_own_that_sets_no_training_is_told(tmp_path: Path)
     settings = _read(tmp_path, "run.sh", run_sh="python train_llm.py --config config.yaml\n")
     assert "config.yaml (no training configuration known here)" in settings.unread
     assert not settings.by_the_way
+
+
+TAKES = ("--model) MODEL=$2; shift 2 ;;", "--batch) BATCH=$2; shift; shift ;;", "*) exit 1 ;;")
+LINES = "\n".join(TAKES)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        f'while (( "$#" )); do\n  case "$1" in\n{LINES}\n  esac\ndone\n',
+        f"while [[ $# -gt 0 ]]; do case $1 in {' '.join(TAKES)} esac; done\n",
+    ],
+)
+def test_a_loop_over_a_script_s_own_words_takes_all_of_them(tmp_path: Path, loop: str) -> None:
+    settings = _read(tmp_path, "run.sh", run_sh="bash train.sh --model org/chat-7b --batch 2\n", train_sh=f"{loop}{TRAIN}")
+    assert (settings.get("model"), settings.get("micro_batch")) == ("org/chat-7b", 2)
+
+
+def test_getopts_takes_the_words_of_its_letters(tmp_path: Path) -> None:
+    loop = 'while getopts "m:b:f" opt; do\n  case $opt in\n    m) MODEL=$OPTARG ;;\n    b) BATCH=$OPTARG ;;\n  esac\ndone\n'
+    settings = _read(tmp_path, "run.sh", run_sh="bash train.sh -f -m org/chat-7b -b2\n", train_sh=f"{loop}{TRAIN}")
+    assert (settings.get("model"), settings.get("micro_batch")) == ("org/chat-7b", 2)
+
+
+def test_a_loop_that_shifts_nothing_ends(tmp_path: Path) -> None:
+    settings = _read(
+        tmp_path, "run.sh", run_sh="bash train.sh --x 1\n", train_sh=f"while [ $# -gt 0 ]; do MODEL=org/chat-7b\ndone\n{TRAIN}"
+    )
+    assert settings.get("model") == "org/chat-7b"
+
+
+def test_a_program_s_defaults_stand_behind_the_file_that_its_command_names(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "train:\n  per_device_train_batch_size: 1\n  gradient_checkpointing: false\n  num_train_epochs: 1\n"
+    )
+    (tmp_path / "work.py").write_text(
+        "cfg = load(args.config)['train']\nargs = TrainingArguments(\n"
+        "    per_device_train_batch_size=cfg.get('per_device_train_batch_size', 2),\n"
+        "    gradient_checkpointing=bool(cfg.get('gradient_checkpointing', True)))\ntrainer = Trainer(model=model, args=args)\n"
+    )
+    settings = _read(tmp_path, "run.sh", run_sh="accelerate launch work.py --config own.yaml\n")
+    assert (settings.get("micro_batch"), settings.get("checkpointing")) == (1, "none")

@@ -27,9 +27,11 @@ _READS = re.compile(
     re.S,
 )
 _FOR = re.compile(r"for\s+([A-Za-z_]\w{0,60})\s+in\s+(.+)", re.S)
+_CASE_WITHIN = re.compile(r"((?:^|;)[ \t]*(?:do|then|else))[ \t]+(?=case[ \t])", re.M)
 _SKIPPED = {"then", "do", "else", "time", "!", "{", "}"}
 _OPENS_LOOP, _OPENS_BODY = ("for", "while", "until", "select"), ("{",)
 _DECLARING = (["export"], ["set"], ["declare"], ["local"], ["readonly"], ["typeset"])
+_MOST_ARGUMENTS = 64  # turns of a loop over them
 _MOST_COMMANDS, _MOST_STEPS, _MOST_WORDS, _DEEPEST = 4_000, 60_000, 24, 8
 
 
@@ -54,7 +56,10 @@ def _heredoc(parts: list[tuple[bool, str]], known: Mapping[str, str]) -> str:
 
 
 def _read(reader: Reader, text: str) -> None:
-    _run(reader, _statements(reader, text[: LONGEST * 5]))
+    text = text[: LONGEST * 5]
+    if _CASE_WITHIN.search(text):  # one line of all: while [ $# -gt 0 ]; do case $1 in ... esac; done
+        text = re.sub(r"\besac[ \t]*;[ \t]*(?=\w)", "esac\n", _CASE_WITHIN.sub(r"\1\n", text))
+    _run(reader, _statements(reader, text))
 
 
 def _statements(reader: Reader, text: str) -> list[str]:
@@ -103,7 +108,8 @@ def _loop(reader: Reader, text: str, body: list[str]) -> None:
     if False in [branch.runs for branch in reader.branches]:
         return
     own = re.match(r"(?:while|until)\b.*(?:\$(?:\{?[1#@*])|\bgetopts\b)", text, re.S)
-    if own and not reader.arrays["@"]:
+    if own:
+        _arguments(reader, text, body)
         return
     over = _FOR.fullmatch(text)
     words = _words(reader, over[2]) if over else []
@@ -115,6 +121,25 @@ def _loop(reader: Reader, text: str, body: list[str]) -> None:
     for word in words:
         reader.known[over[1]] = word
         _run(reader, body)
+
+
+def _arguments(reader: Reader, text: str, body: list[str]) -> None:
+    """A loop over the script's own arguments: once for each that ``getopts`` tells, or as long as its body shifts them away."""
+    options = re.search(r"\bgetopts\s+[\"']?:?([\w:]+)[\"']?\s+(\w+)", text)
+    words = [*reader.arrays["@"]]
+    while options and words and re.fullmatch(r"-[A-Za-z0-9]\S*", words[0]):
+        letter, value = words[0][1], words[0][2:]
+        words = words[1:]
+        if f"{letter}:" in options[1]:
+            value, words = (value, words) if value else (words[0] if words else "", words[1:])
+        reader.known |= {options[2]: letter, "OPTARG": value}
+        _run(reader, body)
+    for _ in range(0 if options else _MOST_ARGUMENTS):
+        if not (before := [*reader.arrays["@"]]):
+            return
+        _run(reader, body)
+        if reader.arrays["@"] == before or reader.ended:
+            return
 
 
 def _unsaid(word: str) -> bool:

@@ -306,7 +306,10 @@ def _from_flags(command: Command, settings: Settings, path: Path, at: Callable[[
         try:
             name = command.program or format_of_flags(given, path.name, command.scripts)
         except QuestionError:
-            if not (formats := _from_script(command, settings, path)) and not any(map(at, command.files)):
+            held = any(
+                at(file) is not None for file in filter(command.configures, command.files)
+            )  # before the program's defaults
+            if not held and not (formats := _from_script(command, settings, path)):
                 raise
             name = "shared"
         by_rules(name, _without_run_names(name, given, settings), settings, where=path.name, launch=_LAUNCHERS)

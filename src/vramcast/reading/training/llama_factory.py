@@ -43,6 +43,7 @@ def _badam(settings: Settings, value: Any, because: str) -> None:
 RULES: dict[str, Rule] = TRAINER | {
     "stage": ("options.task", one_of(_STAGES)),
     "finetuning_type": ("method", text),
+    "pref_loss": ("ref.loss", text),
     "lora_rank": ("adapter.rank", whole),
     "lora_dropout": ("adapter.dropout", number),
     "lora_target": ("adapter.targets", names),
@@ -120,6 +121,8 @@ def finish(settings: Settings) -> None:
 
 def _reference(settings: Settings) -> None:
     """A reference that is named is loaded by itself, also beside adapters (LLaMA-Factory 0.9.5, train/trainer_utils.py)."""
+    if settings.get("options.task") == "dpo" and settings.get("ref.loss") in ("orpo", "simpo"):  # finetuning_args: use_ref_model
+        settings.replace("options.task", "orpo", settings.because["ref.loss"])
     named, bits = settings.get("ref.model"), settings.get("ref.bits")
     if named and settings.get("options.task") in ("dpo", "kto"):
         if bits or named != settings.get("model"):
@@ -127,7 +130,7 @@ def _reference(settings: Settings) -> None:
             settings.unread.append(f"ref_model (a frozen reference, {how}, beside the trained model)")
         else:
             settings.put("options.frozen_copies", 1, settings.because["ref.model"])
-    settings.drop("ref.model", "ref.bits")
+    settings.drop("ref.model", "ref.bits", "ref.loss")
 
 
 def _quantised(settings: Settings) -> None:
