@@ -44,6 +44,10 @@ class Lines:
             self.data += line + b"\n"
         return self.places[line]
 
+    def at(self, place: tuple[int, int]) -> Row:
+        """The row that stands at a place."""
+        return msgspec.json.decode(self.data[place[0] : place[0] + place[1]], type=Row)
+
 
 def build(models: Path) -> tuple[bytes, bytes, dict[str, str]]:
     """The two files' contents, and the reason for each config left out."""
@@ -54,9 +58,21 @@ def build(models: Path) -> tuple[bytes, bytes, dict[str, str]]:
         except VramcastError as error:
             skipped[facts["model_id"]] = str(error)
     for alias, base, because in aliases():
-        if base.lower() in index.models and alias.lower() not in index.models:
-            index.aliases[alias.lower()] = Alias(index.models[base.lower()], because)
+        place = index.models.get(base.lower())
+        if place is None or alias.lower() in index.models:
+            continue
+        if alias in positions():  # a row of its own, as shapes are all that it shares
+            index.models[alias.lower()] = lines.add(stretched(lines.at(place), alias, because))
+        else:
+            index.aliases[alias.lower()] = Alias(place, because)
     return bytes(lines.data), msgspec.json.format(msgspec.json.encode(index), indent=0), skipped
+
+
+def stretched(base: Row, alias: str, because: str) -> Row:
+    """The row of an id that has another's shapes and positions of its own."""
+    return msgspec.structs.replace(
+        base, id=alias, trust="documented", source=f"shapes of {base.id} ({because})", positions=positions()[alias]
+    )
 
 
 def corpus(models: Path) -> Iterator[tuple[dict[str, Any], Any]]:

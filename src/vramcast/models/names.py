@@ -99,6 +99,8 @@ _MODELOPT_FP8 = {"quant_method": "modelopt", "quant_algo": "FP8"}
 _TENSOR_FP8_PUBLISHERS = frozenset({"nvidia", "amd"})
 # Model Optimizer's own default (examples/hf_ptq/hf_ptq.py --kv_cache_qformat), and what ten of NVIDIA's twelve known configs say
 _FP8_CACHE = {"kv_cache_quant_algo": "FP8"}
+# Z.ai quantised GLM-4.5 to 4.7 by llm-compressor (vllm-hpu-extension pull 350: "the compressed tensor path for FP8 inference")
+_CHANNEL_FP8 = re.compile(r"zai-org/glm-4\.")
 _CHANNEL_FP8_PUBLISHERS = frozenset({"redhatai", "neuralmagic", "nm-testing"})
 # those whose own -FP8 is in blocks; anybody else's copy is taken to be llm-compressor's (examples/quantization_w8a8_fp8)
 _BLOCK_FP8_PUBLISHERS = frozenset({
@@ -115,6 +117,8 @@ _SPELLINGS = (
     (r"(?<![a-z\d-])l(2|3(?:\.\d)?)-|-l(2|3(?:\.\d)?)-", r"-llama\1\2-"),
 )
 _CONTEXT = re.compile(r"(\d+)k|1m")
+# releases whose positions are not those of the family's first (Qwen3's model cards of July 2025: 262,144 natively)
+_OF_RELEASE = (("qwen3", "2507", 262_144),)
 
 
 class Name(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,9 +158,10 @@ def spelling(core: str) -> str:
 
 
 def _positions(words: list[str]) -> int:
-    """The context a name states in thousands (``128k``, ``1m``), 0 for none."""
+    """The context a name states in thousands (``128k``, ``1m``), or that of its release; 0 for none."""
     stated = [_CONTEXT.fullmatch(word) for word in words]
-    return max((1024 * int(found[1] or 1024) for found in stated if found), default=0)
+    of_release = next((count for family, release, count in _OF_RELEASE if words[0] == family and release in words), 0)
+    return max((1024 * int(found[1] or 1024) for found in stated if found), default=of_release)
 
 
 def _without_ending(tail: str, publisher: str) -> tuple[str, str, dict[str, Any] | None]:
@@ -165,11 +170,12 @@ def _without_ending(tail: str, publisher: str) -> tuple[str, str, dict[str, Any]
         for pattern, scheme in _ENDINGS:
             found = re.search(rf"-({pattern}){place}", tail)
             if found:
-                return tail[: found.start()] + tail[found.end() :], found[1], _by_publisher(scheme, publisher, found[1])
+                plain = tail[: found.start()] + tail[found.end() :]
+                return plain, found[1], _by_publisher(scheme, publisher, found[1], plain)
     return tail, "", None
 
 
-def _by_publisher(scheme: dict[str, Any], publisher: str, ending: str) -> dict[str, Any]:
+def _by_publisher(scheme: dict[str, Any], publisher: str, ending: str, plain: str) -> dict[str, Any]:
     if scheme is _NF4 and publisher in _MLX_PUBLISHERS:
         return {"bits": 4, "group_size": 64}
     if scheme is _NVFP4 and publisher in _CHANNEL_FP8_PUBLISHERS:
@@ -180,4 +186,5 @@ def _by_publisher(scheme: dict[str, Any], publisher: str, ending: str) -> dict[s
         return scheme
     if publisher in _TENSOR_FP8_PUBLISHERS:
         return _MODELOPT_FP8
-    return scheme if publisher in _BLOCK_FP8_PUBLISHERS or ending == "fp8-block" else _compressed("float", 8, "channel")
+    in_blocks = publisher in _BLOCK_FP8_PUBLISHERS and not _CHANNEL_FP8.match(f"{publisher}/{plain}")
+    return scheme if in_blocks or ending == "fp8-block" else _compressed("float", 8, "channel")
