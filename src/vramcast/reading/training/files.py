@@ -306,9 +306,8 @@ def _from_flags(command: Command, settings: Settings, path: Path, at: Callable[[
         try:
             name = command.program or format_of_flags(given, path.name, command.scripts)
         except QuestionError:
-            held = any(
-                at(file) is not None for file in filter(command.configures, command.files)
-            )  # before the program's defaults
+            own = [file for file in filter(command.configures, command.files) if file != command.flags.get("config_file")]
+            held = any(at(file) is not None for file in own)  # what it says stands before the program's defaults
             if not held and not (formats := _from_script(command, settings, path)):
                 raise
             name = "shared"
