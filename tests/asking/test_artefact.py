@@ -20,6 +20,7 @@ from vramcast.errors import QuestionError
         ("gpt-oss:20b", "gpt-oss:20b", "ollama", None),
         ("gemma-3-27b-it-GGUF:Q4_K_M", "gemma-3-27b-it-GGUF", "llama_cpp", "Q4_K_M"),
         ("bartowski/Llama-3.3-70B-Instruct-GGUF", "bartowski/Llama-3.3-70B-Instruct-GGUF", "llama_cpp", "Q4_K_M"),
+        ("google/gemma-3-27b-it-qat-q4_0-gguf", "google/gemma-3-27b-it-qat-q4_0-gguf", "llama_cpp", "Q4_0"),
         ("hf.co/unsloth/Qwen3-8B-GGUF:UD-Q4_K_XL", "unsloth/Qwen3-8B-GGUF", "llama_cpp", "Q4_K_M"),
         ("Qwen3-30B-A3B-IQ4_XS.gguf", "Qwen3-30B-A3B", "llama_cpp", "IQ4_XS"),
         ("./models/x.gguf", "./models/x.gguf", "llama_cpp", None),

@@ -19,6 +19,7 @@ _ADDRESS = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co|hf-mi
 _TAG = re.compile(r"(?:ollama\.com/library/|ollama/|library/)?(?P<name>[a-z0-9][\w.-]*):(?P<tag>[\w.-]+)")
 _OLLAMA = re.compile(r"^(?:https?://)?(?:ollama\.com/)?(?:library/)?", re.IGNORECASE)
 _REPOSITORY = re.compile(rf"(?P<name>.+?-gguf)(?::(?P<type>{_TYPE}|latest))?", re.IGNORECASE)
+_ONE_TYPE = re.compile(rf"[-_.]({_TYPE})-gguf$", re.IGNORECASE)  # google/gemma-3-27b-it-qat-q4_0-gguf
 _FILE = re.compile(rf"(?P<name>.+?)[-.](?P<type>{_TYPE})(?:-\d+-of-\d+)?\.gguf", re.IGNORECASE)
 # Families that Ollama's library serves in another type, whatever the tag: their makers publish 4-bit experts.
 _OWN_TYPE = ("gpt-oss",)
@@ -68,6 +69,8 @@ def _file(text: str) -> Artefact:
 def _repository(match: re.Match[str]) -> Artefact:
     stated = match["type"] if match["type"] and match["type"].lower() != "latest" else None
     said = f"the name ends in :{stated}" if stated else f"a GGUF repository: llama.cpp takes {USUAL_TYPE} where none is named"
+    if stated is None and (alone := _ONE_TYPE.search(match["name"])):
+        stated, said = alone[1], f"the repository is named after its one type, {alone[1]}"
     return Artefact(model=match["name"], engine="llama_cpp", quant=gguf_type(stated or USUAL_TYPE), because=said)
 
 
