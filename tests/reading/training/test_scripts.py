@@ -106,7 +106,8 @@ def test_a_program_s_defaults_stand_behind_the_file_that_its_command_names(tmp_p
 
 
 def test_a_launcher_s_own_file_stands_behind_the_program(tmp_path: Path) -> None:
-    (tmp_path / "launch.yaml").write_text("distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 2\nnum_machines: 1\n")
+    launcher = "distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 2\nnum_machines: 1\n"
+    (tmp_path / "launch.yaml").write_text(launcher)
     (tmp_path / "work.py").write_text("args = TrainingArguments(fp16=True)\ntrainer = Trainer(model=model, args=args)\n")
     settings = _read(tmp_path, "run.sh", run_sh="accelerate launch --config_file launch.yaml work.py --out x\n")
     assert (settings.get("compute_dtype"), settings.get("gpus")) == ("float16", 2)
