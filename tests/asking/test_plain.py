@@ -305,6 +305,8 @@ def test_what_no_flag_holds_is_told(text: str, flags: str, unread: str) -> None:
         ("qwen3 32b on 2 nodes with 8 h100 each", "--gpu=h100x16"),
         ("lora or full fine-tune qwen3 32b on h100", "--gpu=h100 --only=train"),
         ("fp8 vs bf16 qwen3 32b on h100", "--gpu=h100"),
+        ("4张4090或者2张5090跑 qwen3 32b 哪个快", "--gpu=4090x4 --gpu=5090x2 --by=speed"),
+        ("我有一张3090和一张4090能跑 qwen3 32b 吗", "--gpu=3090, 4090 --only=run"),
     ],
 )
 def test_every_card_and_way_of_a_choice_is_offered(text, flags):

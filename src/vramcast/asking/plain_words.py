@@ -25,7 +25,7 @@ ASKING = re.compile(
     {RUNS}|{TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
     |运行|部署|推理|微调|训练|全参|全量|跑得起来|跑|装|请问|大佬|我|想|如果|大概|大约|至少|最少|最低|所需要|所需|建议|推荐|配置|要求|硬件
     |多大|多卡|单卡|几张|几块|几|显示|正常|不足|不够|起来|起|啊|吧|哦|谢谢|请教|请|老师|各位|大家|的话|使得|服务器|机器|哪张|哪个|哪|什么|什|麼|买|租|合适|能不能|能否|可不可以|可以|能|够不够|够|吗|呢|么|需要|需|要|多少|显存|内存|才|用|使用|在|上|下|的|张|块|卡|显卡|得动|不|动|得|
-    了|是|否|单机|本地|一|单|大|模型|来|多|显|所|进行|方案|满血版|满血|时|爆炸|爆满|爆|但是|但|无法|不能|为什么|为何|怎么|如何|开启|个|例如|比如|哪怕|速率|慢|一些|参数|大多|至少|做|也|以|溢出|最低|目前|看|这|那|请|支持|，|。|？|[?!.,:;'"()\s]
+    了|是|否|单机|本地|一|单|大|模型|来|多|显|所|进行|方案|满血版|满血|时|爆炸|爆满|爆|但是|但|无法|不能|为什么|为何|怎么|如何|开启|个|例如|比如|哪怕|速率|慢|一些|参数|大多|至少|做|也|以|溢出|最低|目前|看|这|那|请|支持|更?快|更?好|有|，|。|？|[?!.,:;'"()\s]
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -131,11 +131,11 @@ HOST = re.compile(
     re.I)  # fmt: skip
 SHARED = re.compile(r"(?:\bm\d\b|mac|apple|strix|halo|spark|395|ultra|studio|mini|unified)[^,;]{0,20}$", re.I)
 # Between two cards: two offers, or one machine.
-EITHER = re.compile(r"\bor\b|\bvs\b|\bversus\b|还是|或", re.I)
+EITHER = re.compile(r"\bor\b|\bvs\b|\bversus\b|还是|或者?", re.I)
 BOTH = re.compile(r"[\s,]*(?:and|\+|plus|with|加上?|和|&|,|、)\s*(?:an?|one|the|my)?\s*", re.I)
 _TUNES = r"(?:[- ](?:param\w*[- ])?(?:fine[- ]?tun\w*|training|sft))?"
 TWO_WAYS = re.compile(  # q4 or q8, lora vs qlora
-    rf"(?<!\S)([\w-]+?){_TUNES}\s*(?:\bor\b|\bvs\b\.?|\bversus\b|还是|或)\s*([\w-]+?){_TUNES}(?![\w-])", re.I)  # fmt: skip
+    rf"(?<!\S)([\w-]+?){_TUNES}\s*(?:\bor\b|\bvs\b\.?|\bversus\b|还是|或者?)\s*([\w-]+?){_TUNES}(?![\w-])", re.I)  # fmt: skip
 WHICH_CARD = re.compile(r"\bwhich\s+(?:is|one|card|gpu|of)\b|\bbetter\b|\bfaster\b|哪(?:个|张|款|种)(?!模型|量化)", re.I)
 PLUS = re.compile(r"(?<=[\dis])\+(?=\d)")  # 4090+3090
 SIZE_OF_A_CARD = re.compile(r"\d{1,3}\s?gb?", re.I)
