@@ -171,7 +171,7 @@ def _training(text: str, name: str, folder: Any = None) -> Kind | None:
     from vramcast.reading.beside import scripts_beside
     from vramcast.reading.python_texts import without_texts
     from vramcast.reading.training.scripts import as_script, is_script
-    from vramcast.reading.training.starting import starts_alone, starts_training
+    from vramcast.reading.training.starting import starts_alone, starts_training, tries_alone
     from vramcast.reading.training.xtuner import is_config as is_xtuner
 
     if name.lower().endswith((".rst", ".html", ".cfg")):
@@ -199,6 +199,11 @@ def _training(text: str, name: str, folder: Any = None) -> Kind | None:
     if is_script(name) and (alone := starts_alone(script, beside)):
         because = f"it starts {alone[0].rsplit('/', 1)[-1]}"
         return Kind(what="a script that trains", command=("train", "--from"), strength=LIKELY, because=because)
+    return None if is_script(name) and tries_alone(script) else _of_keys(text, name)
+
+
+def _of_keys(text: str, name: str) -> Kind | None:
+    """A training configuration by the keys of its format."""
     from vramcast.reading.training.files import format_of_text
     from vramcast.reading.training.formats import rules_of
 

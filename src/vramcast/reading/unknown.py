@@ -27,6 +27,13 @@ def told_of(text: str, name: str) -> str:
 
 
 def _of_a_script(text: str) -> str:
+    from vramcast.reading.training.starting import tries_alone
+
+    if tries_alone(text):
+        return (
+            "the program that it starts evaluates, generates or converts by its name, it trains nothing: "
+            "vramcast serve MODEL answers for its model, vramcast train --from FILE takes it for a run all the same"
+        )
     files = dict.fromkeys(found["file"] for found in _HANDS_OVER.finditer(text))
     if not files:
         return ""

@@ -67,7 +67,7 @@ def test_a_word_that_nobody_typed_leaves_the_default(tmp_path: Path) -> None:
     ("text", "batch", "more"),
     [
         ("torchrun a.py --per_device_train_batch_size 2 --lr 1e-4\ntorchrun b.py --per_device_train_batch_size 8 --lr 1", 2, 1),
-        ("torchrun eval.py --batch_size 8\ntorchrun a.py --per_device_train_batch_size 2 --learning_rate 1e-4", 2, 1),
+        ("torchrun eval.py --batch_size 8\ntorchrun a.py --per_device_train_batch_size 2 --learning_rate 1e-4", 2, 0),
         ("python make.py --per_device_train_batch_size 8\npython train_a.py --per_device_train_batch_size 2", 2, 0),
         (
             "llamafactory-cli train --stage sft --per_device_train_batch_size 2 --lora_rank 8 --finetuning_type lora\n"

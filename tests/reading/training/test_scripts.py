@@ -111,3 +111,20 @@ def test_a_launcher_s_own_file_stands_behind_the_program(tmp_path: Path) -> None
     (tmp_path / "work.py").write_text("args = TrainingArguments(fp16=True)\ntrainer = Trainer(model=model, args=args)\n")
     settings = _read(tmp_path, "run.sh", run_sh="accelerate launch --config_file launch.yaml work.py --out x\n")
     assert (settings.get("compute_dtype"), settings.get("gpus")) == ("float16", 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "trains"),
+    [
+        ("torchrun eval.py --model_name_or_path org/chat-7b --batch_size 8", False),
+        ('srun bash -c "torchrun --nproc_per_node 4 eval_harness.py --batch_size 8"', False),
+        ("accelerate launch -m lm_eval --model hf --batch_size 8", False),
+        ('echo "torchrun train.py --learning_rate 1e-4"', False),
+        ("torchrun eval.py --model_name_or_path org/chat-7b --per_device_train_batch_size 8 --learning_rate 1e-4", True),
+        ("torchrun train_eval.py --model_name_or_path org/chat-7b --per_device_train_batch_size 8", True),
+        ("torchrun retrieval.py --model_name_or_path org/chat-7b --per_device_train_batch_size 8", True),
+    ],
+)
+def test_a_program_that_evaluates_by_its_name_trains_nothing(command: str, trains: bool) -> None:
+    kind = taken_for(kinds_of(f"{command}\n".encode(), "run.sh"))
+    assert (kind is not None and kind.command == ("train", "--from")) is trains

@@ -24,6 +24,7 @@ _LAUNCH_INSIDE = re.compile(r"(?:^|\s)(accelerate launch|torchrun|deepspeed)\s[^
 _OF_TRAINING = re.compile(
     r"learning_rate|lr|\w*epochs?|max_steps|train_iters|\w*accum\w*|lora_\w+|optim\w*|\w*warmup\w*|\w*micro_batch\w*|\w*train_batch\w*|total_training_steps"
 )
+_BY_STEPS = 2  # how says_how tells a rate or steps
 _OF_STEPS = re.compile(r"learning_rate|lr|\w*epochs?|max_steps|train_iters|\w*accum\w*|optim\w*|total_training_steps")
 _TRAINING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "axolotl.cli.train", "accelerate.commands.launch")
 
@@ -82,6 +83,8 @@ def starts_alone(text: str, source: "Source | None" = None) -> list[str]:
         launched = program in ("torchrun", "deepspeed") or words[:2] == ["accelerate", "launch"]
         if not (launched or re.fullmatch(r"python[\d.]*|bash|sh|sbatch", program)):
             continue
+        if only_tries(line.words):
+            continue
         own = next((word for word in words[1:] if word.endswith((".py", ".sh"))), "")
         if own and (launched or _OF_TRAINING_NAME.search(own.rsplit("/", 1)[-1])):
             found.append(own)
@@ -119,6 +122,27 @@ def trains_by_name(script: str) -> bool:
     return _OF_TRAINING_NAME.search(script.rsplit("/", 1)[-1]) is not None
 
 
+_TRIES = re.compile(
+    r"(?:^|[-_./])(?:lm_)?(?:eval(?:uate|uation|s|uator)?|infer(?:ence)?|generat(?:e|ion)|predict(?:ion)?s?|benchmark|convert|merge|export)"
+    r"(?=[-_.]|$)"
+)
+_PRINTS = ("echo", "printf")
+
+
+def only_tries(words: Sequence[str]) -> bool:
+    """Whether a command's program evaluates, generates or converts by its name, and no flag tells of steps or a rate."""
+    names = [word.removesuffix(".py").rsplit("/", 1)[-1] for word in words_run(words)][-1:]
+    tries = any(_TRIES.search(name) and not _OF_TRAINING_NAME.search(f"{name}.py") for name in names)
+    return tries and says_how([part for word in words for part in word.split()]) < _BY_STEPS
+
+
+def tries_alone(text: str) -> bool:
+    """Whether a script, of which no command trains, starts a program that evaluates, generates or converts."""
+    from vramcast.reading.shell import read_script_text
+
+    return any(only_tries(line.words) for line in read_script_text(text).lines)
+
+
 def starts_ray(words: Sequence[str]) -> bool:
     """Whether a command starts or stops a node of Ray, which trains nothing itself."""
     plain = [word for word in words if word not in _BEFORE][:_A_VERB]
@@ -135,6 +159,8 @@ def _by_flags(words: tuple[str, ...]) -> str:
     from vramcast.reading.training import shared
 
     whole = [part for word in words for part in (word.split() if _INSIDE.search(word) else (word,))]
+    if words[0] in _PRINTS or only_tries(words):
+        return ""
     if not any(word.endswith(".py") or word.rsplit("/", 1)[-1].startswith(("python", "torchrun")) for word in whole):
         return ""
     keys = keys_of_command(whole)
@@ -145,7 +171,7 @@ def _by_flags(words: tuple[str, ...]) -> str:
 def _known(lines: "tuple[Line, ...]") -> str:
     for line in lines:
         words = [word for word in line.words if word not in _BEFORE]
-        if not words:
+        if not words or words[0] in _PRINTS or only_tries(line.words):
             continue
         inner = next(filter(None, map(_LAUNCH_INSIDE.search, words)), None)  # srun bash -c "..."
         if inner is not None:
