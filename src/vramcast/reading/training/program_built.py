@@ -46,7 +46,7 @@ def built_beside(program: Program, keys: dict[str, Any], settings: Settings, whe
     """What stands beside the arguments, in files beside the program too: adapters, quantisation, the model, how it is loaded."""
     parts = parts_of(program)
     for part in parts:
-        _adapted(part, keys, settings)
+        _adapted(part, keys, settings, beside=part is not program)
     for part, call in calls_in(parts, "BitsAndBytesConfig"):
         if is_used(part, call, ("from_pretrained",)):
             keys.update(
@@ -88,11 +88,24 @@ def _may_be_none(program: Program, node: ast.expr) -> bool:
     return isinstance(made, ast.IfExp | ast.BoolOp) or (isinstance(made, ast.Call) and called(made) == "get_peft_config")
 
 
-def _adapted(program: Program, keys: dict[str, Any], settings: Settings) -> None:
-    """What adapters are made with: LoraConfig's arguments, Unsloth's get_peft_model."""
+def _left_before(program: Program, call: ast.Call) -> bool:
+    """Whether the function around a call may return nothing before it, by a test that does not plainly fail."""
+    for function in (node for node in ast.walk(program.tree) if isinstance(node, ast.FunctionDef)):
+        if any(node is call for node in ast.walk(function)):
+            tests = [one for one in function.body if isinstance(one, ast.If) and one.lineno < call.lineno]
+            return any(
+                program.holds(one.test) is not False and any(isinstance(node, ast.Return) for node in one.body) for one in tests
+            )
+    return False
+
+
+def _adapted(program: Program, keys: dict[str, Any], settings: Settings, *, beside: bool = False) -> None:
+    """What adapters are made with: LoraConfig's arguments, Unsloth's get_peft_model; ``beside``: by a file of the program's."""
     for call in program.calls("LoraConfig", "get_peft_model"):
         if program.runs(call) is False or (called(call) == "LoraConfig" and not is_used(program, call, _TAKE_ADAPTERS)):
             continue
+        if beside and called(call) == "LoraConfig" and _left_before(program, call):
+            continue  # get_peft_config of alignment-handbook: what use_peft says decides
         for name, value in program.keywords(call).items():
             gathered = name == "target_modules" and isinstance(value, Open) and _finds_linear_layers(program)
             if name in _LORA:
