@@ -172,7 +172,9 @@ def test_adapters_of_a_function_beside_that_may_return_nothing_are_none(tmp_path
     made = (
         "def get_peft_config(args):\n    if args.use_peft is False:\n        return None\n    return LoraConfig(r=args.lora_r)\n"
     )
-    main = "from made import get_peft_config\ntrainer = DPOTrainer(model='gpt2', args=args, peft_config=get_peft_config(model_args))\n"
-    main = f"args = DPOConfig(per_device_train_batch_size=2)\n{main}"
+    main = (
+        "from made import get_peft_config\nargs = DPOConfig(per_device_train_batch_size=2)\n"
+        "trainer = DPOTrainer(model='gpt2', args=args, peft_config=get_peft_config(model_args))\n"
+    )
     assert _read(tmp_path, made=made, main=main).get("adapter.on") is None
     assert _read(tmp_path, made=made.replace("args.use_peft is False", "False"), main=main).get("method") == "lora"
