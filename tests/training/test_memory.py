@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import vramcast
 from vramcast.hardware.cards import least_card
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
@@ -72,3 +73,10 @@ def test_what_is_alike_for_all_may_be_one_number() -> None:
     found = peak_bytes(question, StepNumbers(micro_batch=micro_batch, seq=1024, dp=8), model=LLAMA)
     assert found.allocated_bytes.shape == (3,)
     assert (np.diff(found.allocated_bytes) > 0).all()
+
+
+def test_an_evaluation_reserves_its_own_blocks_alone() -> None:
+    asked = {"gpu": "H200", "framework": "hf_trainer", "method": "lora", "micro_batch": 1, "seq": 2048, "checkpointing": "full"}
+    found = vramcast.train("Qwen/Qwen3-8B", **asked, eval_batch=16).worst
+    assert found.peak.name == "evaluation"
+    assert found.reserved_bytes < 1.3 * found.allocated_bytes

@@ -42,7 +42,7 @@ from vramcast.quantity import (
 )
 from vramcast.training.full_sharding import ROOT
 from vramcast.training.gathers import gather_pool, guarded, is_cut, pending, reduced_before
-from vramcast.training.moment import EMBEDDING, FORWARD, LOAD, STEP
+from vramcast.training.moment import EMBEDDING, EVALUATION, FORWARD, LOAD, STEP
 from vramcast.training.recipe.parts import GATHERED, Recipe
 from vramcast.training.states import NOTHING
 from vramcast.training.structure import Rank, StepNumbers, Structure, retained_inputs
@@ -184,7 +184,8 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) 
         for term in moment.terms:
             if (moment.name, term.name) not in PASSING and term.name != AHEAD:  # which has a stream of its own
                 peaks[term.name] = maximum(peaks.get(term.name, 0), term.bytes)
-    peaks["loss"] = whole(peaks.get("loss", 0) * pieces.loss_blocks)
+    trained = maximum(0, *(t.bytes for m in moments if m.name != EVALUATION for t in m.terms if t.name == "loss"))
+    peaks["loss"] = maximum(peaks.get("loss", 0), whole(trained * pieces.loss_blocks))  # an evaluation has two blocks, both told
     renewed = (GENERATIONS.value - 1 if recipe.task.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
     passing = sum(t.bytes - peaks.get(t.name, 0) for m in moments for t in m.terms if (m.name, t.name) == PASSING[0])
     step = sum(t.bytes for m in moments for t in m.terms if (m.name, t.name) == PASSING[1])

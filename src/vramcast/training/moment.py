@@ -14,6 +14,7 @@ from vramcast.training.towers import opened_by
 
 LOAD, FORWARD, LOSS, LOSS_BACKWARD = "load", "end of forward", "loss", "backward of the loss"
 LAST_BLOCK, EMBEDDING, STEP = "backward of the last block", "backward of the embedding", "optimizer step"
+EVALUATION = "evaluation"
 OVERFLOW = "overflow check"  # DeepSpeed's step looks at gradients before it updates
 SEEING = "forward of the"  # a tower
 _BEFORE_BACKWARD = (FORWARD, LOSS, LOSS_BACKWARD, LAST_BLOCK)  # of the blocks: the head's own is not counted

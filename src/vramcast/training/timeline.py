@@ -31,6 +31,7 @@ from vramcast.training.gathers import (
 )
 from vramcast.training.moment import (
     EMBEDDING,
+    EVALUATION,
     FORWARD,
     LAST_BLOCK,
     LOSS,
@@ -91,7 +92,7 @@ class _Timeline:
             yield self.ledgers.at(OVERFLOW, check)
         yield self.ledgers.at(STEP, self._optimizer_step())
         if recipe.task.eval_batch:
-            yield self.ledgers.at("evaluation", self._evaluation())
+            yield self.ledgers.at(EVALUATION, self._evaluation())
         if recipe.task.saves:
             yield self.ledgers.at("checkpoint save", self._save())
 

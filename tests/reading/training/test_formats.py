@@ -505,3 +505,16 @@ def test_accelerates_launcher_flags_share_the_model(tmp_path: Path) -> None:
     assert (found.get("zero"), found.get("gpus"), found.get("offload")) == (3, 8, ["optimizer"])
     assert found.get("framework") == "hf_trainer"
     assert not [name for name in found.unread if "zero" in name or "deepspeed" in name]
+
+
+@pytest.mark.parametrize("keys", [("finetuning_type", "use_badam"), ("use_badam", "finetuning_type")])
+def test_badam_stands_beside_full_training(keys: tuple[str, str]) -> None:
+    given: dict[str, Any] = {"stage": "sft", "template": "qwen3", "per_device_train_batch_size": 1, "cutoff_len": 512}
+    own = {"finetuning_type": "full", "use_badam": True}
+    assert _read_mapping(given | {key: own[key] for key in keys}, where="a").get("method") == "badam"
+    assert _read_mapping(given | own | {"use_badam": False}, where="a").get("method") == "full"
+
+
+def test_the_default_of_a_kind_of_adapters_is_its_own() -> None:
+    given = {"per_device_train_batch_size": 1, "output_dir": "x", "num_train_epochs": 1, "peft": {"type": "ia3"}}
+    assert _read_mapping(given, where="a").get("adapter.targets") == ("k_proj", "v_proj", "down_proj")

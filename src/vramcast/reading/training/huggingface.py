@@ -22,9 +22,8 @@ from vramcast.reading.training.example_scripts import (
 )
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
 from vramcast.reading.training.objectives import evaluation, lengths, loss_type, objective, preference, run_named
-from vramcast.reading.training.peft_config import TARGETS as PEFT_TARGETS
 from vramcast.reading.training.peft_config import TYPES as PEFT_TYPES
-from vramcast.reading.training.peft_config import UNSLOTH_TARGETS
+from vramcast.reading.training.peft_config import UNSLOTH_TARGETS, default_targets
 from vramcast.reading.training.pins import settle_release
 from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.training.adapters.kinds import KINDS
@@ -381,7 +380,8 @@ def adapters(settings: Settings, *, rank: int = 8) -> None:
         settings.replace("adapter.on", False, settings.because["adapter.rank"])
     if settings.get("method") in {*KINDS, *PEFT_TYPES.values()} - {"lora", "qlora"}:  # a kind with sizes of its own
         settings.drop("adapter.on")
-        settings.put("adapter.targets", ("q_proj", "v_proj") if settings.get("method") in KINDS else None, PEFT_TARGETS)
+        if settings.get("method") in KINDS:
+            settings.put("adapter.targets", *default_targets(settings.get("method")))
         return
     said = settings.values.keys() | settings.opened.keys()  # a rank that a variable holds is one
     on = settings.get("adapter.on", bool({"adapter.rank", "adapter.targets"} & said))
@@ -397,4 +397,4 @@ def adapters(settings: Settings, *, rank: int = 8) -> None:
         settings.default("adapter.rank", 16, "unsloth: get_peft_model")
         settings.default("adapter.targets", UNSLOTH_TARGETS, "unsloth: get_peft_model")
     settings.default("adapter.rank", rank, "default rank")
-    settings.default("adapter.targets", ("q_proj", "v_proj"), PEFT_TARGETS)
+    settings.default("adapter.targets", *default_targets("lora"))

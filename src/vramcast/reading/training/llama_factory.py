@@ -36,8 +36,8 @@ def _rank(settings: Settings, value: Any, because: str) -> None:
 
 
 def _badam(settings: Settings, value: Any, because: str) -> None:
-    if flag(value):
-        settings.put("method", "badam", because)
+    if flag(value):  # beside finetuning_type full, which it needs (llamafactory/hparams/finetuning_args.py)
+        settings.replace("method", "badam", because)
 
 
 RULES: dict[str, Rule] = TRAINER | {

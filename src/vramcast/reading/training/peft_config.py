@@ -11,7 +11,15 @@ SIGNATURE = frozenset({"peft_type", "target_modules", "base_model_name_or_path",
 TYPES = {"prompt_tuning": "prompt", "prefix_tuning": "prefix", "p_tuning": "p_tuning", "ln_tuning": "ln_tuning"}
 TARGETS = "PEFT: q_proj and v_proj of most families"
 # unsloth 2025.11, models/llama.py: what its get_peft_model adapts unless said, at rank 16
+_IA3_TARGETS = ("k_proj", "v_proj", "down_proj")
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def default_targets(kind: str) -> tuple[tuple[str, ...], str]:
+    """What PEFT adapts unless said, and its source: peft 0.21.2, utils/constants.py, a map for LoRA's kin and one for IA3."""
+    if kind == "ia3":
+        return _IA3_TARGETS, "PEFT: keys, values and the MLP's last product of most families"
+    return ("q_proj", "v_proj"), TARGETS
 
 
 def _type(settings: Settings, value: Any, because: str) -> None:
@@ -57,4 +65,4 @@ def finish(settings: Settings) -> None:
     """PEFT's default targets."""
     settings.put("framework", "hf_trainer", "a PEFT configuration by itself")
     if settings.get("method") in KINDS:
-        settings.put("adapter.targets", ("q_proj", "v_proj"), TARGETS)
+        settings.put("adapter.targets", *default_targets(settings.get("method")))
