@@ -76,7 +76,7 @@ def test_what_is_alike_for_all_may_be_one_number() -> None:
 
 
 def test_an_evaluation_reserves_its_own_blocks_alone() -> None:
-    asked = {"gpu": "H200", "framework": "hf_trainer", "method": "lora", "micro_batch": 1, "seq": 2048, "checkpointing": "full"}
-    found = vramcast.train("Qwen/Qwen3-8B", **asked, eval_batch=16).worst
+    asked = {"gpu": "H200", "framework": "hf_trainer", "method": "lora", "micro_batch": 1, "seq": 2048, "loss": "fused"}
+    found = vramcast.train("Qwen/Qwen3-8B", **asked, eval_batch=16, checkpointing="full").worst
     assert found.peak.name == "evaluation"
-    assert found.reserved_bytes < 1.3 * found.allocated_bytes
+    assert found.reserved_bytes < 1.1 * found.allocated_bytes  # 1.3 with the blocks of the training loss counted

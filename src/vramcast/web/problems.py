@@ -42,10 +42,10 @@ def problem_of(error: VramcastError) -> Problem:
 
 
 def _field(text: str) -> str | None:
+    if found := _OF_TOKENS.match(text):  # what the line is about stands before a flag that it offers
+        return found[1]
     if found := _FIELD.search(text):
         return found[1].replace("-", "_")
-    if found := _OF_TOKENS.match(text):
-        return found[1]
     return next((field for field, starts in _NAMED.items() if text.startswith(starts)), None)
 
 

@@ -335,7 +335,8 @@ class Vllm(msgspec.Struct, frozen=True):
         context = context_of(question, model, defaults)
         _fill(defaults, number, card, context, whole=encodes_only(model))
         defaults.take("block_size", _block(model), "default of CUDA backends")
-        if way := way_of_draft(defaults.values.get("speculative_model"), model):
+        drafter = defaults.values.get("speculative_model")
+        if drafter and (way := way_of_draft(drafter, model)):
             defaults.take("speculative_method", way, "the draft's name says so (vllm/config/speculative.py)")
         if defaults.values.get("enable_lora"):
             defaults.take("max_lora_rank", DEFAULT_RANK, "default of vllm/config/lora.py; slots grow with it")
