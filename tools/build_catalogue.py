@@ -61,18 +61,20 @@ def build(models: Path) -> tuple[bytes, bytes, dict[str, str]]:
         place = index.models.get(base.lower())
         if place is None or alias.lower() in index.models:
             continue
-        if alias in positions():  # a row of its own, as shapes are all that it shares
-            index.models[alias.lower()] = lines.add(stretched(lines.at(place), alias, because))
+        if alias in positions() or alias in schemes():  # a row of its own, as shapes are all that it shares
+            index.models[alias.lower()] = lines.add(sharing(lines, lines.at(place), alias, because))
         else:
             index.aliases[alias.lower()] = Alias(place, because)
     return bytes(lines.data), msgspec.json.format(msgspec.json.encode(index), indent=0), skipped
 
 
-def stretched(base: Row, alias: str, because: str) -> Row:
-    """The row of an id that has another's shapes and positions of its own."""
-    return msgspec.structs.replace(
-        base, id=alias, trust="documented", source=f"shapes of {base.id} ({because})", positions=positions()[alias]
-    )
+def sharing(lines: Lines, base: Row, alias: str, because: str) -> Row:
+    """The row of an id that has another's shapes, and positions or a scheme of its own; a scheme of {} is none."""
+    scheme = schemes().get(alias)
+    stored = base.quantization if scheme is None else lines.add(scheme) if scheme else None
+    told = f"shapes of {base.id} ({because})"
+    longest = positions().get(alias, base.positions)
+    return msgspec.structs.replace(base, id=alias, trust="documented", source=told, positions=longest, quantization=stored)
 
 
 def corpus(models: Path) -> Iterator[tuple[dict[str, Any], Any]]:
