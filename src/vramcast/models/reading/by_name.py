@@ -68,7 +68,7 @@ def under_name(name: str, row: reading.Row, because: str, *, alias: str = "") ->
     """
     model, ending = reading.model_of(row), take_apart(name).ending
     taken = [Assumption("model", alias or row.id, f"{because}; shapes of {row.id}" if alias else because)]
-    if take_apart(row.id).ending != ending:
+    if take_apart(row.id).ending != ending or _another_s_copy(name, row.id):
         scheme = _sparing(model, take_apart(name).quantization)
         said = f"the name ends in {ending!r}" if ending else "the name has no quantised ending"
         taken.append(Assumption("quantization", scheme, said))
@@ -86,6 +86,13 @@ def under_name(name: str, row: reading.Row, because: str, *, alias: str = "") ->
         taken.append(Assumption("positions", stated, "the name says so"))
         model = msgspec.structs.replace(model, positions=max(model.positions, stated))
     return msgspec.structs.replace(model, id=name, head_stored=False, assumed=(*model.assumed, *taken))
+
+
+def _another_s_copy(name: str, own: str) -> bool:
+    """Whether a name is that of another publisher's copy, who quantises otherwise than the row's own."""
+    maker, _, _ = own.lower().partition("/")
+    publisher, slash, _ = name.lower().partition("/")
+    return bool(slash) and publisher != maker and take_apart(name).quantization != take_apart(own).quantization
 
 
 def named_as(model: Model, name: str, because: str) -> Model:
