@@ -37,6 +37,9 @@ SAID: dict[str, dict[str, Any]] = {
     "esm": {"vocab_size": 33},
     "reformer": {"is_decoder": True},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+    "gemma4_assistant": {
+        "text_config": {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}
+    },
 }
 # transformers allocates weights for LongCat's experts that do nothing, which no checkpoint has; the default of Qwen3-Omni's
 # thinker has 28 heads for a hidden size of 2,048 and no head_dim, which is refused.
