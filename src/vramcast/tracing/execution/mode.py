@@ -315,7 +315,14 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         """The result where the twins alone make it: shapes that depend on values, and values brought back to the CPU."""
         if kind is Kind.DATA_SHAPED:
             return self._data_shaped(func, args, kwargs)
+        if func in _WRITES and not isinstance(args[0], FakeTensor) and not self.backend.is_device(args[0]):
+            return self._written(func, args, kwargs)
         return self.shadows.on_cpu(func, args, kwargs) if func is _COPY and onto_cpu(kwargs) else None
+
+    def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A host tensor into which a device's is copied: the twin's values or, where nobody knows them, one made-up value."""
+        real = self.shadows.on_cpu(func, args, kwargs)
+        return args[0].fill_(self._made_up(func, args[1])) if real is None else real
 
     def _data_shaped(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Operators whose result's shape depends on values: shaped by the twins, when all are known."""

@@ -40,6 +40,7 @@ from vramcast.tracing.execution.stand_ins import (
     hub_kernels,
     hub_models,
     hub_writing,
+    lbfgs,
     metrics,
     moved_names,
     numpy_names,
@@ -134,6 +135,7 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     hub_kernels.install()
     triton_kernels.install()
     compiled_operations.install()
+    lbfgs.install(session)
     metrics.install(session)
     data_sets.install(session)
     downloads.install(session)

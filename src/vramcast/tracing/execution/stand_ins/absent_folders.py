@@ -7,6 +7,7 @@ else its file opens, says pictures alone. Names of classes are never made: sizes
 
 import functools
 import glob
+import linecache
 import os
 import re
 import sys
@@ -27,6 +28,9 @@ _OPENS_OTHERS = re.compile(
     r"|\bVideoCapture|\bdecord\b|\bzipfile\b|\blmdb\b|\bjson\.load|\bcsv\.reader|\bread_csv"
 )
 _NAMES_FOLDERS = re.compile(r"\.parents?\b|\bdirname\(|\.parts\b|\.split\(|\bos\.sep\b")  # by which a program may know classes
+_COUNTS_OR_CLASSES = re.compile(  # a model may be as wide as a folder is long
+    r"\blen\(\s*(os\.)?listdir\(|\b\w*(class|label|categor)\w*\s*=[^=].*\blistdir\(", re.IGNORECASE
+)
 _ENDING = re.compile(r"\.(jpg|jpeg|png|bmp|webp)\b", re.IGNORECASE)
 
 
@@ -66,11 +70,15 @@ class _Folders:
 
 
 def _caller() -> str:
-    """The text of the program's file that lists."""
+    """The text of the program's file that lists; "" where the line counts what it lists, or takes it for classes."""
     frame: Any = sys._getframe(2)
     while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
-    return _text(frame.f_code.co_filename) if frame is not None else ""
+    if frame is None:
+        return ""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    counts = frame.f_code.co_name != "__len__" and _COUNTS_OR_CLASSES.search(line)
+    return "" if counts else _text(frame.f_code.co_filename)
 
 
 @functools.lru_cache(maxsize=64)

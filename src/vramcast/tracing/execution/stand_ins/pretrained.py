@@ -61,6 +61,11 @@ class Unread(dict[str, Any]):
             return _Shaping(key)
         return 0 if isinstance(key, str) and _PROGRESS.fullmatch(key) else self
 
+    def __getitem__(self, key: Any) -> Any:
+        """A part; rows of a tensor, whose slices no dictionary can look up, fail as what is taken by number does."""
+        parts = key if isinstance(key, tuple) else (key,)
+        return self.__missing__(0) if any(isinstance(part, slice) for part in parts) else super().__getitem__(key)
+
     def pop(self, key: str, *_: Any) -> Any:
         """There is nothing under any name."""
         del key
