@@ -62,7 +62,7 @@ TORCHTUNE = [
     "model._component_", "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp", "model.quantize_base", "dtype",
     "batch_size", "tokenizer.max_seq_len", "dataset.packed", "optimizer._component_", "optimizer_in_bwd",
     "enable_activation_checkpointing", "enable_activation_offloading", "loss._component_", "compile",
-    "gradient_accumulation_steps", "fsdp_cpu_offload", "custom_sharded_layers",
+    "gradient_accumulation_steps", "fsdp_cpu_offload", "fsdp_reshard_after_forward", "custom_sharded_layers",
 ]  # fmt: skip
 TORCHTITAN = [
     "training.local_batch_size", "training.global_batch_size", "training.seq_len", "training.dtype",

@@ -124,3 +124,8 @@ def test_one_part_of_a_length_is_set_aside_or_told(line: str, aside: bool, unrea
     )
     assert any("max_new_tokens" in one for one in settings.overruled) == aside
     assert any("max_new_tokens" in one for one in settings.unread) == unread
+
+
+def test_torchtune_keeps_gathered_weights_where_it_is_told_to(tmp_path: Path) -> None:
+    text = _TORCHTUNE % ("llama2.llama2", "") + "fsdp_reshard_after_forward: False\n"
+    assert _file(tmp_path, "tune.yaml", text).get("options.reshard") is False

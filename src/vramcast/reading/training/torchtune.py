@@ -120,6 +120,7 @@ RULES: dict[str, Rule] = {
     "enable_activation_offloading": _offloading,
     "compile": ("compile", flag),
     "fsdp_cpu_offload": _host,
+    "fsdp_reshard_after_forward": ("options.reshard", flag),
     "tensor_parallel_dim": ("parallel.tp", whole),
     "context_parallel_dim": ("parallel.cp", whole),
     "data_parallel_shard_dim": ("parallel.shard", lambda v: None if int(v) < 1 else int(v)),
@@ -130,7 +131,7 @@ IDLE = (
     "dataset_val*", "seed", "shuffle", "optimizer.*", "lr_scheduler*", "epochs", "max_steps_per_epoch", "clip_grad_norm",
     "metric_logger*", "log_*", "device", "profiler*", "model.lora_alpha", "model.attn_dropout", "model.norm_eps",
     "model.rope_base", "model.scale_factor", "dataset", "loss.*", "custom_sharded_layers",
-    "fsdp_reshard_after_forward", "base_dir", "ac_mode", "collate_fn", "run_val_every_n_steps", "batch_size_val",
+    "base_dir", "ac_mode", "collate_fn", "run_val_every_n_steps", "batch_size_val",
     "validation*", "model_dir", "cudnn_deterministic_mode", "enable_async*", "tensor_parallel_plan*", "epochs_trained",
     "max_validation_steps", "ref_checkpointer*", "use_distributed_state_dict", "data_dir",
 )  # fmt: skip
